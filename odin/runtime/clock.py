@@ -1,0 +1,71 @@
+"""Clocks, handed to everything that needs one, so that a simulation can bring its own.
+
+Three kinds of time exist in odin and must not be mixed:
+
+- the *database's* clock decides who may take a lease and stamps events;
+- *boottime* measures spans inside one process: leases, deadlines, delays. It is CLOCK_BOOTTIME,
+  which, unlike CLOCK_MONOTONIC, keeps counting while the machine is suspended: a lease must not
+  look fresh after a laptop was closed for a minute;
+- the *wall* clock is shown to people, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What a part of odin may know of time."""
+
+    def boottime(self) -> float:
+        """Return seconds since some fixed instant; never steps, counts through suspend."""
+        ...
+
+    def wall(self) -> datetime:
+        """Return the time of day as an aware UTC datetime; for display only."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after at least `seconds`."""
+        ...
+
+
+class SystemClock:
+    """The clocks of this machine."""
+
+    def boottime(self) -> float:
+        """Return CLOCK_BOOTTIME in seconds (CLOCK_MONOTONIC where a system has no other)."""
+        return time.clock_gettime(_SPAN_CLOCK)
+
+    def wall(self) -> datetime:
+        """Return the machine's time of day, UTC."""
+        return datetime.fromtimestamp(time.clock_gettime(time.CLOCK_REALTIME), UTC)
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after at least `seconds`."""
+        await asyncio.sleep(seconds)
+
+
+_SPAN_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+async def pause(clock: Clock, stop: asyncio.Event, seconds: float) -> bool:
+    """Wait `seconds`, or less if `stop` is set meanwhile.
+
+    The form of every wait in a long-lived loop: `while not await pause(clock, stop, 3.0): ...`.
+
+    Returns:
+        Whether `stop` is set.
+    """
+    if stop.is_set():
+        return True
+    async with asyncio.TaskGroup() as group:
+        sleeping = group.create_task(clock.sleep(seconds), name="pause")
+        stopping = group.create_task(stop.wait(), name="pause until stop")
+        await asyncio.wait({sleeping, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        sleeping.cancel()
+        stopping.cancel()
+    return stop.is_set()
