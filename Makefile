@@ -1,0 +1,65 @@
+# Every word that a laptop, CI and the documentation use. `make` alone lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+BIN := .venv/bin
+STAMP := .venv/.installed
+PACKAGES := odin engine relay worker mocks chaos checker cluster bench
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+
+.PHONY: venv
+venv: $(STAMP) ## make .venv with everything in it
+
+$(STAMP): pyproject.toml requirements.txt requirements-dev.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -r requirements.txt -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+.PHONY: fmt
+fmt: venv ## format the code and sort its imports
+	$(BIN)/ruff check --quiet --select I --fix .
+	$(BIN)/ruff format --quiet .
+
+.PHONY: lint
+lint: venv ## ruff, formatting, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(PACKAGES) tests
+	$(BIN)/lint-imports
+
+.PHONY: test-core
+test-core: venv ## the tests that need no server, for each save
+	$(PYTEST) -q tests/core tests/architecture
+
+.PHONY: test
+test: venv ## every test; sets up Postgres, RabbitMQ and Valkey first
+	$(PYTEST) -q tests
+
+.PHONY: demo
+demo: venv ## the demo on this machine (ODIN_DEMO_SECONDS ends it after that long)
+	$(BIN)/python -m cluster demo
+
+.PHONY: up
+up: venv ## start a local cluster and leave it running
+	$(BIN)/python -m cluster up
+
+.PHONY: down
+down: venv ## stop the local cluster
+	$(BIN)/python -m cluster down
+
+.PHONY: bench
+bench: venv ## measure throughput and latency
+	$(BIN)/python -m bench
+
+.PHONY: schema
+schema: venv ## write schema/current.sql from the migrations
+	$(BIN)/python -m cluster.schema
+
+.PHONY: clean
+clean: ## remove what was built here, the virtual environment and odin's data included
+	rm -rf .venv .odin dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

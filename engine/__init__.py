@@ -1,0 +1,1 @@
+"""The engine service: owns shards, decides, commits and serves the HTTP API."""

@@ -1,0 +1,1 @@
+"""The mock services that activities call: payments, shipping and drivers."""

@@ -1,0 +1,112 @@
+"""Fixtures for every tier: real servers, started when the first test asks, and fresh databases.
+
+`ODIN_TEST_POSTGRES`, `ODIN_TEST_RABBITMQ` and `ODIN_TEST_VALKEY` name servers that run already. A
+server that is neither named nor startable is a failure of the tests that need it, never a skip.
+"""
+
+import os
+import secrets
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+from hypothesis import HealthCheck, settings
+
+from cluster.servers import PostgresServer, RabbitmqServer, ValkeyServer
+
+settings.register_profile("dev", max_examples=100, deadline=None)
+settings.register_profile(
+    "ci", max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+_KEPT_PREFIX = "ODIN_TEST_"
+_SCHEMA = Path(__file__).parent.parent / "schema"
+
+
+def pytest_configure() -> None:
+    """Take odin's settings out of the environment: a test sees only what it sets itself."""
+    for name in list(os.environ):
+        if name.startswith("ODIN_") and not name.startswith(_KEPT_PREFIX):
+            del os.environ[name]
+
+
+@pytest.fixture(scope="session")
+def servers_folder() -> Iterator[Path]:
+    """The data of the servers of this test run, gone after it."""
+    with tempfile.TemporaryDirectory(prefix="odin-test-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+async def postgres_server(servers_folder: Path) -> AsyncIterator[str]:
+    """The address of a Postgres whose role may create databases."""
+    if given := os.environ.get("ODIN_TEST_POSTGRES"):
+        yield given
+        return
+    async with PostgresServer(servers_folder / "postgres", os.environ) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+async def rabbitmq_url(servers_folder: Path) -> AsyncIterator[str]:
+    """The address of a RabbitMQ. Queues of different tests need different names."""
+    if given := os.environ.get("ODIN_TEST_RABBITMQ"):
+        yield given
+        return
+    async with RabbitmqServer(servers_folder / "rabbitmq", os.environ) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+async def valkey_url(servers_folder: Path) -> AsyncIterator[str]:
+    """The address of a Valkey. Keys of different tests need different prefixes."""
+    if given := os.environ.get("ODIN_TEST_VALKEY"):
+        yield given
+        return
+    async with ValkeyServer(servers_folder / "valkey", os.environ) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+async def template_database(postgres_server: str) -> AsyncIterator[str]:
+    """The name of a database that carries every migration, to be cloned."""
+    name = f"odin_template_{secrets.token_hex(4)}"
+    await _execute(postgres_server, f'CREATE DATABASE "{name}"')
+    await _migrate(database_url(postgres_server, name))
+    yield name
+    await _execute(postgres_server, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture
+async def dsn(postgres_server: str, template_database: str) -> AsyncIterator[str]:
+    """The address of a fresh database with odin's schema, gone after the test."""
+    name = f"odin_{secrets.token_hex(6)}"
+    await _execute(postgres_server, f'CREATE DATABASE "{name}" TEMPLATE "{template_database}"')
+    yield database_url(postgres_server, name)
+    await _execute(postgres_server, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def database_url(url: str, database: str) -> str:
+    """Return the address of another database of the same server."""
+    return urlunsplit(urlsplit(url)._replace(path=f"/{database}"))
+
+
+async def _execute(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url, timeout=10)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+async def _migrate(url: str) -> None:
+    connection = await asyncpg.connect(url, timeout=10)
+    try:
+        for file in sorted(_SCHEMA.glob("[0-9]*.sql")):
+            await connection.execute(file.read_text(encoding="utf-8"))
+    finally:
+        await connection.close()

@@ -1,0 +1,1 @@
+"""The worker service: hosts the demo's workflows and activities on odin's Worker."""
