@@ -5,6 +5,7 @@ PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v p
 BIN := .venv/bin
 STAMP := .venv/.installed
 PACKAGES := odin engine relay worker mocks chaos checker cluster bench
+COMPILE := $(BIN)/pip-compile -q --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate
 PYTEST := $(BIN)/python -m pytest
 
 .PHONY: help
@@ -19,6 +20,11 @@ $(STAMP): pyproject.toml requirements.txt requirements-dev.txt
 	$(BIN)/python -m pip install --quiet -r requirements.txt -r requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
+
+.PHONY: lock
+lock: venv ## pin the requirements anew from pyproject.toml and requirements-dev.in
+	$(COMPILE) --extra server --extra dev pyproject.toml -o requirements.txt
+	$(COMPILE) requirements-dev.in -o requirements-dev.txt
 
 .PHONY: fmt
 fmt: venv ## format the code and sort its imports

