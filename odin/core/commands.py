@@ -18,7 +18,7 @@ class _Command(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, ta
     """Base of all commands."""
 
 
-class ScheduleActivity(_Command, tag="schedule_activity"):
+class ScheduleActivity(_Command, kw_only=True, tag="schedule_activity"):
     """Run an activity."""
 
     command_id: int
@@ -34,7 +34,7 @@ class ScheduleActivity(_Command, tag="schedule_activity"):
     summary: str = ""
 
 
-class RequestCancelActivity(_Command, tag="request_cancel_activity"):
+class RequestCancelActivity(_Command, kw_only=True, tag="request_cancel_activity"):
     """Stop the activity that `command_id` scheduled.
 
     With `wait` the activity's own end resolves it; without, the owner records it as canceled at once.
@@ -44,7 +44,7 @@ class RequestCancelActivity(_Command, tag="request_cancel_activity"):
     wait: bool = False
 
 
-class StartTimer(_Command, tag="start_timer"):
+class StartTimer(_Command, kw_only=True, tag="start_timer"):
     """Wake the workflow after `duration_ms`, counted from the workflow task's time."""
 
     command_id: int
@@ -52,31 +52,31 @@ class StartTimer(_Command, tag="start_timer"):
     summary: str = ""
 
 
-class CancelTimer(_Command, tag="cancel_timer"):
+class CancelTimer(_Command, kw_only=True, tag="cancel_timer"):
     """Forget the timer that `command_id` started."""
 
     command_id: int
 
 
-class CompleteWorkflow(_Command, tag="complete_workflow"):
+class CompleteWorkflow(_Command, kw_only=True, tag="complete_workflow"):
     """The workflow returned."""
 
     result: Payload
 
 
-class FailWorkflow(_Command, tag="fail_workflow"):
+class FailWorkflow(_Command, kw_only=True, tag="fail_workflow"):
     """The workflow raised a failure."""
 
     failure: Failure
 
 
-class CancelWorkflow(_Command, tag="cancel_workflow"):
+class CancelWorkflow(_Command, kw_only=True, tag="cancel_workflow"):
     """The workflow ended by its requested cancellation."""
 
     details: tuple[Payload, ...] = ()
 
 
-class ContinueAsNew(_Command, tag="continue_as_new"):
+class ContinueAsNew(_Command, kw_only=True, tag="continue_as_new"):
     """End this run and start its successor; what is None stays as it is."""
 
     input: tuple[Payload, ...] = ()

@@ -46,7 +46,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     how: str
 
 
-class WorkflowExecutionStarted(_Event):
+class WorkflowExecutionStarted(_Event, kw_only=True):
     """A run began. `input` holds the positional arguments."""
 
     workflow_type: str
@@ -65,7 +65,7 @@ class WorkflowExecutionStarted(_Event):
     seed: int = 0
 
 
-class WorkflowTaskCompleted(_Event):
+class WorkflowTaskCompleted(_Event, kw_only=True):
     """A worker has moved the workflow on.
 
     `seen` is the newest event id that it had applied, `time_us` the time that the workflow saw; replay uses both.
@@ -78,7 +78,7 @@ class WorkflowTaskCompleted(_Event):
     task_number: int = 0
 
 
-class WorkflowExecutionSignaled(_Event):
+class WorkflowExecutionSignaled(_Event, kw_only=True):
     """A signal arrived."""
 
     name: str
@@ -87,7 +87,7 @@ class WorkflowExecutionSignaled(_Event):
     identity: str = ""
 
 
-class WorkflowExecutionCancelRequested(_Event):
+class WorkflowExecutionCancelRequested(_Event, kw_only=True):
     """Somebody asked the run to stop; the workflow decides how."""
 
     reason: str = ""
@@ -95,7 +95,7 @@ class WorkflowExecutionCancelRequested(_Event):
     identity: str = ""
 
 
-class ActivityTaskScheduled(_Event):
+class ActivityTaskScheduled(_Event, kw_only=True):
     """The workflow asked for an activity."""
 
     command_id: int
@@ -111,7 +111,7 @@ class ActivityTaskScheduled(_Event):
     summary: str = ""
 
 
-class ActivityTaskCompleted(_Event):
+class ActivityTaskCompleted(_Event, kw_only=True):
     """The activity returned."""
 
     command_id: int
@@ -119,7 +119,7 @@ class ActivityTaskCompleted(_Event):
     attempts: tuple[AttemptRecord, ...] = ()
 
 
-class ActivityTaskFailed(_Event):
+class ActivityTaskFailed(_Event, kw_only=True):
     """The activity failed for good.
 
     `retry_state` is non_retryable, max_attempts or timeout (the next attempt would not fit).
@@ -131,7 +131,7 @@ class ActivityTaskFailed(_Event):
     attempts: tuple[AttemptRecord, ...] = ()
 
 
-class ActivityTaskTimedOut(_Event):
+class ActivityTaskTimedOut(_Event, kw_only=True):
     """The activity ran out of time for good; `failure.cause` is what the last attempt had failed of, if it had."""
 
     command_id: int
@@ -141,13 +141,13 @@ class ActivityTaskTimedOut(_Event):
     attempts: tuple[AttemptRecord, ...] = ()
 
 
-class ActivityTaskCancelRequested(_Event):
+class ActivityTaskCancelRequested(_Event, kw_only=True):
     """The workflow asked the activity to stop."""
 
     command_id: int
 
 
-class ActivityTaskCanceled(_Event):
+class ActivityTaskCanceled(_Event, kw_only=True):
     """The activity was cancelled before it had ended."""
 
     command_id: int
@@ -155,7 +155,7 @@ class ActivityTaskCanceled(_Event):
     attempts: tuple[AttemptRecord, ...] = ()
 
 
-class TimerStarted(_Event):
+class TimerStarted(_Event, kw_only=True):
     """The workflow asked to be woken."""
 
     command_id: int
@@ -164,37 +164,37 @@ class TimerStarted(_Event):
     summary: str = ""
 
 
-class TimerFired(_Event):
+class TimerFired(_Event, kw_only=True):
     """The timer's time has come."""
 
     command_id: int
 
 
-class TimerCanceled(_Event):
+class TimerCanceled(_Event, kw_only=True):
     """The workflow no longer wants the timer."""
 
     command_id: int
 
 
-class WorkflowExecutionCompleted(_Event):
+class WorkflowExecutionCompleted(_Event, kw_only=True):
     """The workflow returned."""
 
     result: Payload
 
 
-class WorkflowExecutionFailed(_Event):
+class WorkflowExecutionFailed(_Event, kw_only=True):
     """The workflow raised a failure."""
 
     failure: Failure
 
 
-class WorkflowExecutionCanceled(_Event):
+class WorkflowExecutionCanceled(_Event, kw_only=True):
     """The workflow ended by its cancellation."""
 
     details: tuple[Payload, ...] = ()
 
 
-class WorkflowExecutionTerminated(_Event):
+class WorkflowExecutionTerminated(_Event, kw_only=True):
     """Somebody ended the run; no code of it ran."""
 
     reason: str = ""
@@ -202,13 +202,13 @@ class WorkflowExecutionTerminated(_Event):
     identity: str = ""
 
 
-class WorkflowExecutionTimedOut(_Event):
+class WorkflowExecutionTimedOut(_Event, kw_only=True):
     """The run was not done in time; `timeout_type` is execution or run."""
 
     timeout_type: str
 
 
-class WorkflowExecutionContinuedAsNew(_Event):
+class WorkflowExecutionContinuedAsNew(_Event, kw_only=True):
     """The run ended and its successor began, in the same commit."""
 
     new_run_id: str

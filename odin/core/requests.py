@@ -30,7 +30,7 @@ class _Request(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     run_id: str | None = None
 
 
-class StartWorkflow(_Request, tag="start"):
+class StartWorkflow(_Request, kw_only=True, tag="start"):
     """Start a run of `workflow_id`. With `signal_name` it is signalled in the same commit, and an open run only signalled."""
 
     request_id: str
@@ -51,7 +51,7 @@ class StartWorkflow(_Request, tag="start"):
     signal_input: tuple[Payload, ...] = ()
 
 
-class SignalWorkflow(_Request, tag="signal"):
+class SignalWorkflow(_Request, kw_only=True, tag="signal"):
     """Tell the open run something."""
 
     request_id: str
@@ -60,7 +60,7 @@ class SignalWorkflow(_Request, tag="signal"):
     identity: str = ""
 
 
-class RequestCancelWorkflow(_Request, tag="cancel"):
+class RequestCancelWorkflow(_Request, kw_only=True, tag="cancel"):
     """Ask the open run to stop."""
 
     request_id: str
@@ -68,7 +68,7 @@ class RequestCancelWorkflow(_Request, tag="cancel"):
     identity: str = ""
 
 
-class TerminateWorkflow(_Request, tag="terminate"):
+class TerminateWorkflow(_Request, kw_only=True, tag="terminate"):
     """End the open run at once."""
 
     request_id: str
@@ -76,7 +76,7 @@ class TerminateWorkflow(_Request, tag="terminate"):
     identity: str = ""
 
 
-class WaitWorkflow(_Request, tag="wait"):
+class WaitWorkflow(_Request, kw_only=True, tag="wait"):
     """Answer once the run is closed, or after `wait_ms` that it still runs. Without run_id the chain is followed."""
 
     wait_ms: int = 30_000
