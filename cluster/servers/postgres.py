@@ -176,7 +176,7 @@ class PostgresServer(Server):
                 "SELECT 1 FROM pg_database WHERE datname = $1", DATABASE
             )
             if known is None:
-                await connection.execute(f'CREATE DATABASE "{DATABASE}"')
+                await connection.execute("CREATE DATABASE odin")
         finally:
             await connection.close()
 
