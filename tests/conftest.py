@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from cluster.servers import PostgresServer, RabbitmqServer, ValkeyServer
+from odin.runtime.migrate import migrate
 
 settings.register_profile("dev", max_examples=100, deadline=None)
 settings.register_profile(
@@ -76,7 +77,8 @@ async def template_database(postgres_server: str) -> AsyncIterator[str]:
     """The name of a database that carries every migration, to be cloned."""
     name = f"odin_template_{secrets.token_hex(4)}"
     await _execute(postgres_server, f'CREATE DATABASE "{name}"')
-    await _migrate(database_url(postgres_server, name))
+    if any(_SCHEMA.glob("*.sql")):
+        await migrate(database_url(postgres_server, name))
     yield name
     await _execute(postgres_server, f'DROP DATABASE "{name}" WITH (FORCE)')
 
@@ -99,14 +101,5 @@ async def _execute(url: str, statement: str) -> None:
     connection = await asyncpg.connect(url, timeout=10)
     try:
         await connection.execute(statement)
-    finally:
-        await connection.close()
-
-
-async def _migrate(url: str) -> None:
-    connection = await asyncpg.connect(url, timeout=10)
-    try:
-        for file in sorted(_SCHEMA.glob("[0-9]*.sql")):
-            await connection.execute(file.read_text(encoding="utf-8"))
     finally:
         await connection.close()

@@ -7,25 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from odin.services import NAMES, module_name, schema_folder
+from .tree import PACKAGES, ROOT, tracked
 
-from .tree import ROOT, tracked
+_SERVICES = [name for name in PACKAGES if name != "odin"]
 
 _IMPORT_ALL = """
 import importlib, pkgutil, sys
-sys.path.insert(0, sys.argv[1])
+folder, *services = sys.argv[1:]
+sys.path.insert(0, folder)
 import odin.services
-assert odin.services.__file__.startswith(sys.argv[1]), odin.services.__file__
+from odin.runtime.services import module_of
 names = [module.name for module in pkgutil.walk_packages(odin.services.__path__, "odin.services.")]
 for name in names:
     if not name.endswith("__main__"):
-        importlib.import_module(name)
-top = set(odin.services.NAMES) & set(sys.modules)
+        assert importlib.import_module(name).__file__.startswith(folder), name
+top = set(services) & set(sys.modules)
 assert not top, f"absolute imports inside services: {sorted(top)}"
-for name in odin.services.NAMES:
-    if f"odin.services.{name}" in names:
-        assert odin.services.module_name(name) == f"odin.services.{name}"
-assert str(odin.services.schema_folder()).startswith(sys.argv[1]) or not sys.argv[2]
+print(*(module_of(name) for name in services if f"odin.services.{name}" in names))
 """
 
 
@@ -47,9 +45,8 @@ def test_a_wheel_puts_no_module_but_odin_into_site_packages(wheel: Path) -> None
 def test_every_module_of_every_service_imports_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
-    migrations = {path.name for path in tracked() if path.parts[0] == "schema"}
     ended = subprocess.run(
-        [sys.executable, "-I", "-c", _IMPORT_ALL, str(tmp_path), "yes" if migrations else ""],
+        [sys.executable, "-I", "-c", _IMPORT_ALL, str(tmp_path), *_SERVICES],
         cwd=tmp_path,
         check=False,
         capture_output=True,
@@ -57,17 +54,17 @@ def test_every_module_of_every_service_imports_from_the_wheel(wheel: Path, tmp_p
         timeout=50,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
-    shipped = {path.name for path in (tmp_path / "odin/services/schema").glob("*.sql")}
-    assert shipped >= {name for name in migrations if name.endswith(".sql")}
+    present = [name for name in _SERVICES if (ROOT / name / "__init__.py").is_file()]
+    assert ended.stdout.split() == [f"odin.services.{name}" for name in present]
 
 
-def test_a_source_tree_finds_services_and_migrations_beside_odin() -> None:
-    assert module_name("engine", "main") == "engine.main"
-    assert schema_folder() == ROOT / "schema"
-    with pytest.raises(ValueError, match="no service 'nothing'"):
-        module_name("nothing")
+def test_the_wheel_carries_every_migration(wheel: Path) -> None:
+    migrations = {str(path) for path in tracked() if path.match("schema/*.sql")}
+    with zipfile.ZipFile(wheel) as archive:
+        shipped = set(archive.namelist())
+    assert {f"odin/services/{path}" for path in migrations} <= shipped
 
 
 def test_every_service_that_moves_in_the_wheel_is_known_by_name() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert [name for name in NAMES if f'"{name}" = "odin/services/{name}"' not in text] == []
+    assert [name for name in _SERVICES if f'"{name}" = "odin/services/{name}"' not in text] == []
