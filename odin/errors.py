@@ -16,7 +16,8 @@
     │   ├── ShardMovingError                 no owner right now
     │   ├── NotOwnerError                    another node owns the shard; carries the hint
     │   ├── NotLeaderError                   standby mode; carries the leader's address
-    │   └── OutcomeUnknownError              the write may or may not have happened
+    │   ├── OutcomeUnknownError              the write may or may not have happened
+    │   └── NotPublishedError                a task message without a confirm
     └── DeadlineExceededError           504
 
 `code` is the gRPC name, `reason` the specific one. Branch on these, never on the text.
@@ -108,7 +109,7 @@ class InvalidArgumentError(OdinError):
 
 
 class PayloadError(InvalidArgumentError):
-    """A value cannot be stored and replayed exactly (NaN, a lone surrogate, too deep, too large, ...)."""
+    """A value cannot be stored and replayed exactly: NaN, a lone surrogate, too deep, too large."""
 
     reason = "BAD_PAYLOAD"
 
@@ -226,6 +227,20 @@ class OutcomeUnknownError(UnavailableError):
     """The write may or may not have happened; the same request id tells when asked again."""
 
     reason = "OUTCOME_UNKNOWN"
+
+
+class NotPublishedError(UnavailableError):
+    """The broker has not confirmed a message: its rows stay in the outbox and go out again.
+
+    `maybe_sent` says whether it may be in a queue all the same (no answer came); False means that
+    it surely is not (never sent, returned, or refused).
+    """
+
+    reason = "NOT_PUBLISHED"
+
+    def __init__(self, message: str, *, maybe_sent: bool = False) -> None:
+        super().__init__(message)
+        self.maybe_sent = maybe_sent
 
 
 class DeadlineExceededError(OdinError):

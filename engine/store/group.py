@@ -1,4 +1,7 @@
-"""What one commit writes: the value that the shard writer gathers and the store writes in one transaction."""
+"""What one commit writes.
+
+The value that the shard writer gathers and the store writes in one transaction.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ class EventWrite:
 
 @dataclass(frozen=True, slots=True)
 class OutboxInsert:
-    """One task on its way out. `destination` is `<kind>:<task_queue>` ("w:default"), `body` a msgpack TaskEntry."""
+    """One task on its way out.
+
+    `destination` is `<kind>:<task_queue>` ("w:default"), `body` a msgpack TaskEntry.
+    """
 
     shard_id: int
     destination: str

@@ -1,7 +1,8 @@
 """What a workflow asks for: the commands that a workflow task brings back to the owner.
 
-Commands are imperative and numbered per run (`command_id`, from 1, in the order in which the code issued them). The
-owner turns each into its event; replay holds each against that event (kind, id, name).
+Commands are imperative and numbered per run (`command_id`, from 1, in the order in which the code
+issued them). The owner turns each into its event; replay holds each against that event (kind, id,
+name).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ class _Command(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, ta
     """Base of all commands."""
 
 
-class ScheduleActivity(_Command, kw_only=True, tag="schedule_activity"):
+class ScheduleActivity(_Command, frozen=True, kw_only=True, tag="schedule_activity"):
     """Run an activity."""
 
     command_id: int
@@ -34,17 +35,18 @@ class ScheduleActivity(_Command, kw_only=True, tag="schedule_activity"):
     summary: str = ""
 
 
-class RequestCancelActivity(_Command, kw_only=True, tag="request_cancel_activity"):
+class RequestCancelActivity(_Command, frozen=True, kw_only=True, tag="request_cancel_activity"):
     """Stop the activity that `command_id` scheduled.
 
-    With `wait` the activity's own end resolves it; without, the owner records it as canceled at once.
+    With `wait` the activity's own end resolves it; without, the owner records it as canceled at
+    once.
     """
 
     command_id: int
     wait: bool = False
 
 
-class StartTimer(_Command, kw_only=True, tag="start_timer"):
+class StartTimer(_Command, frozen=True, kw_only=True, tag="start_timer"):
     """Wake the workflow after `duration_ms`, counted from the workflow task's time."""
 
     command_id: int
@@ -52,31 +54,31 @@ class StartTimer(_Command, kw_only=True, tag="start_timer"):
     summary: str = ""
 
 
-class CancelTimer(_Command, kw_only=True, tag="cancel_timer"):
+class CancelTimer(_Command, frozen=True, kw_only=True, tag="cancel_timer"):
     """Forget the timer that `command_id` started."""
 
     command_id: int
 
 
-class CompleteWorkflow(_Command, kw_only=True, tag="complete_workflow"):
+class CompleteWorkflow(_Command, frozen=True, kw_only=True, tag="complete_workflow"):
     """The workflow returned."""
 
     result: Payload
 
 
-class FailWorkflow(_Command, kw_only=True, tag="fail_workflow"):
+class FailWorkflow(_Command, frozen=True, kw_only=True, tag="fail_workflow"):
     """The workflow raised a failure."""
 
     failure: Failure
 
 
-class CancelWorkflow(_Command, kw_only=True, tag="cancel_workflow"):
+class CancelWorkflow(_Command, frozen=True, kw_only=True, tag="cancel_workflow"):
     """The workflow ended by its requested cancellation."""
 
     details: tuple[Payload, ...] = ()
 
 
-class ContinueAsNew(_Command, kw_only=True, tag="continue_as_new"):
+class ContinueAsNew(_Command, frozen=True, kw_only=True, tag="continue_as_new"):
     """End this run and start its successor; what is None stays as it is."""
 
     input: tuple[Payload, ...] = ()

@@ -1,17 +1,18 @@
 """The vocabulary of event histories: everything that can have happened to a workflow execution.
 
-Events are written once and never changed. A class is CamelCase here; its `type` on disk and in the API is the snake_case
-form. Fields are only ever added, with a default: old histories must stay readable.
+Events are written once and never changed. A class is CamelCase here; its `type` on disk and in the
+API is the snake_case form. Fields are only ever added, with a default: old histories must stay
+readable.
 
-Ids inside a run: `event_id` counts events from 1; `command_id` counts the run's commands from 1 and ties what was asked
-for (ActivityTaskScheduled, TimerStarted) to how it ended. Instants are integer microseconds since 1970 UTC (`_us`),
-durations integer milliseconds (`_ms`).
+Ids inside a run: `event_id` counts events from 1; `command_id` counts the run's commands from 1 and
+ties what was asked for (ActivityTaskScheduled, TimerStarted) to how it ended. Instants are integer
+microseconds since 1970 UTC (`_us`), durations integer milliseconds (`_ms`).
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import msgspec
 
@@ -35,7 +36,8 @@ class ParentRef(msgspec.Struct, frozen=True, kw_only=True):
 class AttemptRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One attempt of an activity, as its closing event lists it: evidence for the checker.
 
-    `how` is completed, failed, canceled, timed_out:<timeout type>, or lost (an offer that was never confirmed).
+    `how` is completed, failed, canceled, timed_out:<timeout type>, or lost (an offer that was never
+    confirmed).
     """
 
     attempt: int
@@ -46,7 +48,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     how: str
 
 
-class WorkflowExecutionStarted(_Event, kw_only=True):
+class WorkflowExecutionStarted(_Event, frozen=True, kw_only=True):
     """A run began. `input` holds the positional arguments."""
 
     workflow_type: str
@@ -65,10 +67,11 @@ class WorkflowExecutionStarted(_Event, kw_only=True):
     seed: int = 0
 
 
-class WorkflowTaskCompleted(_Event, kw_only=True):
+class WorkflowTaskCompleted(_Event, frozen=True, kw_only=True):
     """A worker has moved the workflow on.
 
-    `seen` is the newest event id that it had applied, `time_us` the time that the workflow saw; replay uses both.
+    `seen` is the newest event id that it had applied, `time_us` the time that the workflow saw;
+    replay uses both.
     """
 
     seen: int
@@ -78,7 +81,7 @@ class WorkflowTaskCompleted(_Event, kw_only=True):
     task_number: int = 0
 
 
-class WorkflowExecutionSignaled(_Event, kw_only=True):
+class WorkflowExecutionSignaled(_Event, frozen=True, kw_only=True):
     """A signal arrived."""
 
     name: str
@@ -87,7 +90,7 @@ class WorkflowExecutionSignaled(_Event, kw_only=True):
     identity: str = ""
 
 
-class WorkflowExecutionCancelRequested(_Event, kw_only=True):
+class WorkflowExecutionCancelRequested(_Event, frozen=True, kw_only=True):
     """Somebody asked the run to stop; the workflow decides how."""
 
     reason: str = ""
@@ -95,7 +98,7 @@ class WorkflowExecutionCancelRequested(_Event, kw_only=True):
     identity: str = ""
 
 
-class ActivityTaskScheduled(_Event, kw_only=True):
+class ActivityTaskScheduled(_Event, frozen=True, kw_only=True):
     """The workflow asked for an activity."""
 
     command_id: int
@@ -111,7 +114,7 @@ class ActivityTaskScheduled(_Event, kw_only=True):
     summary: str = ""
 
 
-class ActivityTaskCompleted(_Event, kw_only=True):
+class ActivityTaskCompleted(_Event, frozen=True, kw_only=True):
     """The activity returned."""
 
     command_id: int
@@ -119,7 +122,7 @@ class ActivityTaskCompleted(_Event, kw_only=True):
     attempts: tuple[AttemptRecord, ...] = ()
 
 
-class ActivityTaskFailed(_Event, kw_only=True):
+class ActivityTaskFailed(_Event, frozen=True, kw_only=True):
     """The activity failed for good.
 
     `retry_state` is non_retryable, max_attempts or timeout (the next attempt would not fit).
@@ -131,8 +134,11 @@ class ActivityTaskFailed(_Event, kw_only=True):
     attempts: tuple[AttemptRecord, ...] = ()
 
 
-class ActivityTaskTimedOut(_Event, kw_only=True):
-    """The activity ran out of time for good; `failure.cause` is what the last attempt had failed of, if it had."""
+class ActivityTaskTimedOut(_Event, frozen=True, kw_only=True):
+    """The activity ran out of time for good.
+
+    `failure.cause` is what the last attempt had failed of, if it had.
+    """
 
     command_id: int
     timeout_type: str
@@ -141,13 +147,13 @@ class ActivityTaskTimedOut(_Event, kw_only=True):
     attempts: tuple[AttemptRecord, ...] = ()
 
 
-class ActivityTaskCancelRequested(_Event, kw_only=True):
+class ActivityTaskCancelRequested(_Event, frozen=True, kw_only=True):
     """The workflow asked the activity to stop."""
 
     command_id: int
 
 
-class ActivityTaskCanceled(_Event, kw_only=True):
+class ActivityTaskCanceled(_Event, frozen=True, kw_only=True):
     """The activity was cancelled before it had ended."""
 
     command_id: int
@@ -155,7 +161,7 @@ class ActivityTaskCanceled(_Event, kw_only=True):
     attempts: tuple[AttemptRecord, ...] = ()
 
 
-class TimerStarted(_Event, kw_only=True):
+class TimerStarted(_Event, frozen=True, kw_only=True):
     """The workflow asked to be woken."""
 
     command_id: int
@@ -164,37 +170,37 @@ class TimerStarted(_Event, kw_only=True):
     summary: str = ""
 
 
-class TimerFired(_Event, kw_only=True):
+class TimerFired(_Event, frozen=True, kw_only=True):
     """The timer's time has come."""
 
     command_id: int
 
 
-class TimerCanceled(_Event, kw_only=True):
+class TimerCanceled(_Event, frozen=True, kw_only=True):
     """The workflow no longer wants the timer."""
 
     command_id: int
 
 
-class WorkflowExecutionCompleted(_Event, kw_only=True):
+class WorkflowExecutionCompleted(_Event, frozen=True, kw_only=True):
     """The workflow returned."""
 
     result: Payload
 
 
-class WorkflowExecutionFailed(_Event, kw_only=True):
+class WorkflowExecutionFailed(_Event, frozen=True, kw_only=True):
     """The workflow raised a failure."""
 
     failure: Failure
 
 
-class WorkflowExecutionCanceled(_Event, kw_only=True):
+class WorkflowExecutionCanceled(_Event, frozen=True, kw_only=True):
     """The workflow ended by its cancellation."""
 
     details: tuple[Payload, ...] = ()
 
 
-class WorkflowExecutionTerminated(_Event, kw_only=True):
+class WorkflowExecutionTerminated(_Event, frozen=True, kw_only=True):
     """Somebody ended the run; no code of it ran."""
 
     reason: str = ""
@@ -202,13 +208,13 @@ class WorkflowExecutionTerminated(_Event, kw_only=True):
     identity: str = ""
 
 
-class WorkflowExecutionTimedOut(_Event, kw_only=True):
+class WorkflowExecutionTimedOut(_Event, frozen=True, kw_only=True):
     """The run was not done in time; `timeout_type` is execution or run."""
 
     timeout_type: str
 
 
-class WorkflowExecutionContinuedAsNew(_Event, kw_only=True):
+class WorkflowExecutionContinuedAsNew(_Event, frozen=True, kw_only=True):
     """The run ended and its successor began, in the same commit."""
 
     new_run_id: str
@@ -286,4 +292,5 @@ def from_history(stored: HistoryEvent) -> Event:
         KeyError: The type is not known to this version of the code.
         msgspec.ValidationError: The attributes are damaged.
     """
-    return _DECODERS[stored.type].decode(stored.attributes)  # type: ignore[return-value] # one decoder per member of Event
+    decoder = _DECODERS[stored.type]
+    return cast("Event", decoder.decode(stored.attributes))

@@ -1,15 +1,19 @@
-"""What a history adds up to: the state of one workflow execution, as the owner holds it and its row stores it.
+"""What a history adds up to.
 
-An `Execution` is a value. Decisions copy it and change the copy (`odin.core.decide*`); the row is the net effect of a group.
+The state of one workflow execution, as the owner holds it and its row stores it.
 
-The workflow task:   none ──event that the workflow can see──▶ scheduled ──accepted report──▶ none (or scheduled again)
-                                     ▲                              │ reported failure
-                                     └────────── due ──── backoff ◀─┘
+An `Execution` is a value. Decisions copy it and change the copy (`odin.core.decide*`); the row is
+the net effect of a group.
+
+The workflow task:   none ──event that the workflow can see──▶ scheduled ──accepted report──▶ none
+                                     (or scheduled again) ▲                              │ reported
+                                     failure └────────── due ──── backoff ◀─┘
 An activity:         scheduled ──claim──▶ started ──end──▶ gone
                          ▲                    │ failure or timeout that the retry policy allows
                          └──── due ─ backoff ◀┘
-Each pending thing carries its `due_us`: the instant at which the owner must act if nothing else happened. `due_us(execution)`
-is their minimum, and the row's `due_at` a lower bound of it: whatever is pending has a row that brings it back.
+Each pending thing carries its `due_us`: the instant at which the owner must act if nothing else
+happened. `due_us(execution)` is their minimum, and the row's `due_at` a lower bound of it: whatever
+is pending has a row that brings it back.
 """
 
 from __future__ import annotations
@@ -28,10 +32,18 @@ Status: TypeAlias = Literal[
     "running", "completed", "failed", "canceled", "terminated", "timed_out", "continued_as_new"
 ]
 RUNNING: Final = "running"
-STATUSES: Final = ("running", "completed", "failed", "canceled", "terminated", "timed_out", "continued_as_new")
+STATUSES: Final = (
+    "running",
+    "completed",
+    "failed",
+    "canceled",
+    "terminated",
+    "timed_out",
+    "continued_as_new",
+)
 
 TASK_DUE_MS: Final = 10_000
-"""A published task that nobody has taken is published again after this, then with doubled spacing."""
+"""A published task that nobody takes is published again after this, then with doubled spacing."""
 STICKY_DUE_MS: Final = 5_000
 """A pushed workflow task that is not completed by then goes to the shared queue."""
 REPUBLISH_CAP_MS: Final = 600_000
@@ -42,7 +54,14 @@ REPORTS_KEPT_MAX: Final = 4
 
 
 class WorkflowTask(msgspec.Struct, array_like=True):
-    """The workflow task of a run: `number` counts tasks, `attempt` the tries to get this one done (both from 1)."""
+    """The workflow task of a run.
+
+    `number` counts tasks, `attempt` the tries to get this one done (both from 1).
+
+    `pushed` says that it went to a warm worker without an outbox row; `failures` counts reported
+    failures in a row; `last_time_us` is the time that the last completed task saw,
+    `last_command_id` the newest command of the run.
+    """
 
     state: Literal["none", "scheduled", "backoff"] = "none"
     number: int = 0
@@ -52,10 +71,15 @@ class WorkflowTask(msgspec.Struct, array_like=True):
     pushed: bool = False
     failures: int = 0
     last_failure: Failure | None = None
+    last_time_us: int = 0
+    last_command_id: int = 0
 
 
 class PendingActivity(msgspec.Struct, array_like=True):
-    """An activity that has not ended. `attempt` counts the attempts begun; its input stands in its scheduling event."""
+    """An activity that has not ended.
+
+    `attempt` counts the attempts begun; its input stands in its scheduling event.
+    """
 
     command_id: int
     activity_id: str
@@ -90,7 +114,7 @@ class PendingTimer(msgspec.Struct, array_like=True):
 
 
 class AcceptedReport(msgspec.Struct, frozen=True, array_like=True):
-    """The last accepted workflow-task report of one worker, so that its repeat gets the same answer."""
+    """The last accepted workflow-task report of one worker: its repeat gets the same answer."""
 
     worker: str
     report_id: str
@@ -174,9 +198,10 @@ def unpack_pending(packed: bytes) -> Pending:
 
 
 def copy_of(execution: Execution) -> Execution:
-    """Return a copy whose workflow task, activities and timers may be changed without touching the original.
+    """Return a copy whose workflow task, activities and timers may be changed.
 
-    The pending activities themselves are shared: replace them (`msgspec.structs.replace`), never change them in place.
+    The pending activities themselves are shared: replace them (`msgspec.structs.replace`), never
+        change them in place.
     """
     after = msgspec.structs.replace(execution)
     after.workflow_task = msgspec.structs.replace(execution.workflow_task)
@@ -205,14 +230,18 @@ def due_us(execution: Execution) -> int | None:
 
 
 def next_token(token: int, events: tuple[HistoryEvent, ...], batch_random: int) -> int:
-    """Return the state token after a batch: a running hash over its ids, types and a random of the batch.
+    """Return the state token after a batch.
+
+    A running hash over its ids, types and a random of the batch.
 
     Args:
         token: The token before.
         events: The batch, not empty.
         batch_random: 64 random bits, new for every batch.
     """
-    digest = hashlib.blake2b(struct.pack("<qQI", token, batch_random, events[0].event_id), digest_size=8)
+    digest = hashlib.blake2b(
+        struct.pack("<qQI", token, batch_random, events[0].event_id), digest_size=8
+    )
     for event in events:
         digest.update(event.type.encode())
     return int.from_bytes(digest.digest(), "big", signed=True) or 1

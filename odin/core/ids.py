@@ -20,7 +20,7 @@ _RUN_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0
 _RESERVED = frozenset({".", ".."})
 
 
-def check_id(value: str, what: str) -> str:
+def check_id(value: object, what: str) -> str:
     """Return `value` if it may serve as an id.
 
     Args:
@@ -40,7 +40,7 @@ def check_id(value: str, what: str) -> str:
     return value
 
 
-def check_run_id(value: str) -> RunId:
+def check_run_id(value: object) -> RunId:
     """Return `value` as a run id (a UUIDv7 in its lower-case form).
 
     Raises:

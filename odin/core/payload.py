@@ -1,13 +1,14 @@
 """Payloads and failures: what user values become before they are written down.
 
-A payload is opaque bytes with the name of its encoding. odin never looks inside one, except to decode it for user
-code; and user code sees the decoded recorded bytes on the first run too, so that replay sees the same value.
+A payload is opaque bytes with the name of its encoding. odin never looks inside one, except to
+decode it for user code; and user code sees the decoded recorded bytes on the first run too, so that
+replay sees the same value.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -33,7 +34,8 @@ class Payload(msgspec.Struct, frozen=True, array_like=True):
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why something failed, as it is written down and shown to user code.
 
-    `kind` says which error class user code sees: application, timeout, canceled, terminated, activity or worker.
+    `kind` says which error class user code sees: application, timeout, canceled, terminated,
+    activity or worker.
     """
 
     message: str
@@ -54,20 +56,28 @@ _encoder = msgspec.json.Encoder(decimal_format="string", uuid_format="canonical"
 def encode(value: object, what: str = "value") -> Payload:
     """Return `value` as a JSON payload.
 
-    Dataclasses, msgspec structs, enums, datetimes, UUIDs, decimals, bytes (base64), sets and tuples are allowed beside
-    the JSON types; they come back as themselves only where the reader gives the type.
+    Dataclasses, msgspec structs, enums, datetimes, UUIDs, decimals, bytes (base64), sets and tuples
+    are allowed beside the JSON types; they come back as themselves only where the reader gives the
+    type.
 
     Raises:
-        PayloadError: The value cannot be encoded, or not exactly: NaN, an infinity, a lone surrogate, an integer beyond
-            64 bits, a key that is not a string, nesting beyond 64, or more than 256 KiB.
+        PayloadError: The value cannot be encoded, or not exactly: NaN, an infinity, a lone
+            surrogate, an integer beyond 64 bits, a key that is not a string, nesting beyond 64, or
+            more than 256 KiB.
     """
     try:
         data = _encoder.encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
+    except (
+        TypeError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+    ) as error:  # UnicodeEncodeError is a ValueError
         raise PayloadError(f"{what} cannot be encoded as JSON: {error}") from error
     if len(data) > PAYLOAD_BYTES_MAX:
         raise PayloadError(
-            f"{what} is {len(data)} bytes of JSON, more than the {PAYLOAD_BYTES_MAX} allowed; store it elsewhere and pass a"
+            f"{what} is {len(data)} bytes of JSON, more than the {PAYLOAD_BYTES_MAX} allowed;"
+            " store it elsewhere and pass a"
             " reference",
             reason="PAYLOAD_TOO_LARGE",
         )
@@ -83,41 +93,50 @@ def _check(value: object, what: str, depth: int) -> None:
     """Refuse what the encoder lets through although it would come back as something else."""
     if depth > DEPTH_MAX:
         raise PayloadError(f"{what} is nested deeper than {DEPTH_MAX}")
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise PayloadError(f"{what} holds {value!r}: JSON has no such number")
-    elif isinstance(value, int):
-        if not INT_MIN <= value <= INT_MAX:
-            raise PayloadError(f"{what} holds an integer beyond 64 bits; pass it as a string")
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
+    if isinstance(value, float) and not math.isfinite(value):
+        raise PayloadError(f"{what} holds {value!r}: JSON has no such number")
+    if isinstance(value, int) and not INT_MIN <= value <= INT_MAX:
+        raise PayloadError(f"{what} holds an integer beyond 64 bits; pass it as a string")
+    for item in _parts(value, what):
+        _check(item, what, depth + 1)
+
+
+def _parts(value: object, what: str) -> Iterable[object]:
+    """Return the values that `value` is made of; none for a scalar."""
+    if isinstance(value, (str, bytes, bytearray, memoryview, int, float)) or value is None:
+        return ()
+    if isinstance(value, Mapping):
+        for key in value:
             if not isinstance(key, str):
                 raise PayloadError(f"{what} has the key {key!r}: JSON keys are strings")
-            _check(item, what, depth + 1)
-    elif isinstance(value, (str, bytes, bytearray, memoryview)):
-        return
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        for item in value:
-            _check(item, what, depth + 1)
-    elif isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            _check(getattr(value, name), what, depth + 1)
-    elif hasattr(value, "__dataclass_fields__"):
-        for name in value.__dataclass_fields__:
-            _check(getattr(value, name, None), what, depth + 1)
+        return value.values()
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return value
+    if isinstance(value, msgspec.Struct):
+        return [getattr(value, name) for name in value.__struct_fields__]
+    if hasattr(value, "__dataclass_fields__"):
+        return [getattr(value, name, None) for name in value.__dataclass_fields__]
+    return ()
 
 
 def decode(payload: Payload, type_: Any = Any) -> Any:  # noqa: ANN401 - user values have any type
     """Return the value of `payload`, converted to `type_` when one is given.
 
     Raises:
-        PayloadError: The encoding is unknown, or the bytes do not fit the type; the message names the field.
+        PayloadError: The encoding is unknown, or the bytes do not fit the type; the message names
+            the field.
     """
     if payload.encoding != JSON:
         raise PayloadError(f"unknown payload encoding {payload.encoding!r}")
     try:
         return msgspec.json.decode(payload.data, type=type_)
-    except (msgspec.ValidationError, msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
+    except (
+        msgspec.ValidationError,
+        msgspec.DecodeError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
         raise PayloadError(f"payload does not fit {type_!r}: {error}") from error
 
 
@@ -127,6 +146,9 @@ def encode_all(values: Sequence[object], what: str = "argument") -> tuple[Payloa
 
 
 def clean_text(text: str, limit: int = MESSAGE_CHARS_MAX) -> str:
-    """Return `text` so that every store can hold it: no NUL, no lone surrogate, at most `limit` characters."""
+    """Return `text` so that every store can hold it.
+
+    No NUL, no lone surrogate, at most `limit` characters.
+    """
     cleaned = text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\x00", "\\x00")
     return cleaned if len(cleaned) <= limit else cleaned[: limit - 1] + "…"

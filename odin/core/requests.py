@@ -30,8 +30,11 @@ class _Request(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     run_id: str | None = None
 
 
-class StartWorkflow(_Request, kw_only=True, tag="start"):
-    """Start a run of `workflow_id`. With `signal_name` it is signalled in the same commit, and an open run only signalled."""
+class StartWorkflow(_Request, frozen=True, kw_only=True, tag="start"):
+    """Start a run of `workflow_id`.
+
+    With `signal_name` it is signalled in the same commit, and an open run only signalled.
+    """
 
     request_id: str
     workflow_type: str
@@ -51,7 +54,7 @@ class StartWorkflow(_Request, kw_only=True, tag="start"):
     signal_input: tuple[Payload, ...] = ()
 
 
-class SignalWorkflow(_Request, kw_only=True, tag="signal"):
+class SignalWorkflow(_Request, frozen=True, kw_only=True, tag="signal"):
     """Tell the open run something."""
 
     request_id: str
@@ -60,7 +63,7 @@ class SignalWorkflow(_Request, kw_only=True, tag="signal"):
     identity: str = ""
 
 
-class RequestCancelWorkflow(_Request, kw_only=True, tag="cancel"):
+class RequestCancelWorkflow(_Request, frozen=True, kw_only=True, tag="cancel"):
     """Ask the open run to stop."""
 
     request_id: str
@@ -68,7 +71,7 @@ class RequestCancelWorkflow(_Request, kw_only=True, tag="cancel"):
     identity: str = ""
 
 
-class TerminateWorkflow(_Request, kw_only=True, tag="terminate"):
+class TerminateWorkflow(_Request, frozen=True, kw_only=True, tag="terminate"):
     """End the open run at once."""
 
     request_id: str
@@ -76,8 +79,11 @@ class TerminateWorkflow(_Request, kw_only=True, tag="terminate"):
     identity: str = ""
 
 
-class WaitWorkflow(_Request, kw_only=True, tag="wait"):
-    """Answer once the run is closed, or after `wait_ms` that it still runs. Without run_id the chain is followed."""
+class WaitWorkflow(_Request, frozen=True, kw_only=True, tag="wait"):
+    """Answer once the run is closed, or after `wait_ms` that it still runs.
+
+    Without run_id the chain is followed.
+    """
 
     wait_ms: int = 30_000
 
@@ -88,7 +94,10 @@ ClientRequest: TypeAlias = (
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """The run that a start leads to. `started` is False when it existed (same request, or USE_EXISTING)."""
+    """The run that a start leads to.
+
+    `started` is False when it existed (same request, or USE_EXISTING).
+    """
 
     run_id: str
     first_run_id: str
@@ -105,7 +114,10 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run stands. `status` is RUNNING while it is open; `result` or `failure` once it closed with one."""
+    """How a run stands. `status` is RUNNING while it is open.
+
+    `result` or `failure` once it closed with one.
+    """
 
     run_id: str
     status: str
@@ -114,4 +126,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     new_run_id: str | None = None
 
 
-ANSWERS: Final = {"start": Started, "signal": Accepted, "cancel": Accepted, "terminate": Accepted, "wait": Outcome}
+ANSWERS: Final = {
+    "start": Started,
+    "signal": Accepted,
+    "cancel": Accepted,
+    "terminate": Accepted,
+    "wait": Outcome,
+}

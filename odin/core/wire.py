@@ -1,10 +1,12 @@
 """The messages on links: worker to engine, engine to worker, engine to engine.
 
-A frame is one WebSocket binary message: a msgpack array of the structs below, so that one frame carries a batch. Every
-struct is an array whose first element is its tag. `seq` ties an answer to what it answers; it counts per link and side, and
-0 means that no answer is expected. Fields are only ever appended, with a default.
+A frame is one WebSocket binary message: a msgpack array of the structs below, so that one frame
+carries a batch. Every struct is an array whose first element is its tag. `seq` ties an answer to
+what it answers; it counts per link and side, and 0 means that no answer is expected. Fields are
+only ever appended, with a default.
 
-"worker" is always the incarnation of a process, never its name. Instants are `_us` since 1970 UTC by the cluster's clock.
+"worker" is always the incarnation of a process, never its name. Instants are `_us` since 1970 UTC
+by the cluster's clock.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ class _Message(msgspec.Struct, frozen=True, array_like=True):
     """Base of all messages."""
 
 
-# --- parts -----------------------------------------------------------------------------------------------------------
+# --- parts ----------------------------------------------------------------------------------------
 
 
-class QueueSpec(_Message):
+class QueueSpec(_Message, frozen=True):
     """A task queue that a worker serves, and which kinds of it."""
 
     task_queue: str
@@ -37,8 +39,8 @@ class QueueSpec(_Message):
     activities: bool
 
 
-class HeldClaim(_Message):
-    """An activity attempt that a worker holds, or whose result it has sent and not seen answered."""
+class HeldClaim(_Message, frozen=True):
+    """An attempt that a worker holds, or whose result it has sent and not seen answered."""
 
     shard_id: int
     run_id: str
@@ -47,7 +49,7 @@ class HeldClaim(_Message):
     claim_token: str
 
 
-class WarmRun(_Message):
+class WarmRun(_Message, frozen=True):
     """A run in a worker's memory, with the newest state token that covers all that it holds."""
 
     shard_id: int
@@ -56,15 +58,18 @@ class WarmRun(_Message):
     last_event_id: int
 
 
-class ShardEntry(_Message):
-    """Who owns a shard; of two entries for one shard the higher range_id is right. Owner "" means nobody."""
+class ShardEntry(_Message, frozen=True):
+    """Who owns a shard; of two entries for one shard the higher range_id is right.
+
+    Owner "" means nobody.
+    """
 
     shard_id: int
     incarnation: str
     range_id: int
 
 
-class NodeEntry(_Message):
+class NodeEntry(_Message, frozen=True):
     """A live engine and where its API and links listen (http://host:port)."""
 
     incarnation: str
@@ -72,11 +77,11 @@ class NodeEntry(_Message):
     address: str
 
 
-class TaskEntry(_Message):
+class TaskEntry(_Message, frozen=True):
     """One task as a broker message or a Tasks frame names it: ids only.
 
-    `kind` is "w" (number = workflow task number) or "a" (number = command_id). `attempt` is the attempt that a claim
-    would begin.
+    `kind` is "w" (number = workflow task number) or "a" (number = command_id). `attempt` is the
+    attempt that a claim would begin.
     """
 
     kind: str
@@ -87,7 +92,7 @@ class TaskEntry(_Message):
     attempt: int
 
 
-class RunHeader(_Message):
+class RunHeader(_Message, frozen=True):
     """What a worker must know of a run beside its events."""
 
     shard_id: int
@@ -99,7 +104,7 @@ class RunHeader(_Message):
     first_run_id: str
 
 
-class ActivityOutcome(_Message):
+class ActivityOutcome(_Message, frozen=True):
     """How an attempt ended. `how` is completed (result), failed (failure) or canceled (details)."""
 
     how: str
@@ -108,10 +113,10 @@ class ActivityOutcome(_Message):
     details: tuple[Payload, ...] = ()
 
 
-# --- worker to engine ------------------------------------------------------------------------------------------------
+# --- worker to engine -----------------------------------------------------------------------------
 
 
-class Hello(_Message, tag="hello"):
+class Hello(_Message, frozen=True, tag="hello"):
     """The first message of a worker on every connection."""
 
     version: int
@@ -126,15 +131,18 @@ class Hello(_Message, tag="hello"):
     activity_slots: int
 
 
-class Inventory(_Message, tag="inventory"):
-    """What the worker holds of the shards named (None: of all): sent on connect and when a shard's range_id moves."""
+class Inventory(_Message, frozen=True, tag="inventory"):
+    """What the worker holds of the shards named (None.
+
+    Of all): sent on connect and when a shard's range_id moves.
+    """
 
     shards: tuple[int, ...] | None
     claims: tuple[HeldClaim, ...]
     warm: tuple[WarmRun, ...]
 
 
-class ClaimWorkflowTask(_Message, tag="claim_w"):
+class ClaimWorkflowTask(_Message, frozen=True, tag="claim_w"):
     """Is this workflow task still wanted? `token`: of what the worker holds of the run, or None."""
 
     seq: int
@@ -145,7 +153,7 @@ class ClaimWorkflowTask(_Message, tag="claim_w"):
     last_event_id: int = 0
 
 
-class ClaimActivityTask(_Message, tag="claim_a"):
+class ClaimActivityTask(_Message, frozen=True, tag="claim_a"):
     """Is this attempt still wanted? The same `claim_token` again gets the same answer."""
 
     seq: int
@@ -156,7 +164,7 @@ class ClaimActivityTask(_Message, tag="claim_a"):
     claim_token: str
 
 
-class ReportWorkflowTask(_Message, tag="done_w"):
+class ReportWorkflowTask(_Message, frozen=True, tag="done_w"):
     """A workflow task was run; `sticky` says that the worker keeps the run warm."""
 
     seq: int
@@ -171,8 +179,11 @@ class ReportWorkflowTask(_Message, tag="done_w"):
     sticky: bool = True
 
 
-class ReportWorkflowTaskFailure(_Message, tag="fail_w"):
-    """A workflow task could not be run: a bug, a mismatch with history, a guard. The run stays open."""
+class ReportWorkflowTaskFailure(_Message, frozen=True, tag="fail_w"):
+    """A workflow task could not be run.
+
+    A bug, a mismatch with history, a guard. The run stays open.
+    """
 
     seq: int
     report_id: str
@@ -183,7 +194,7 @@ class ReportWorkflowTaskFailure(_Message, tag="fail_w"):
     failure: Failure
 
 
-class ReportActivityTask(_Message, tag="done_a"):
+class ReportActivityTask(_Message, frozen=True, tag="done_a"):
     """An attempt has ended."""
 
     seq: int
@@ -195,8 +206,8 @@ class ReportActivityTask(_Message, tag="done_a"):
     outcome: ActivityOutcome
 
 
-class Heartbeat(_Message, tag="beat"):
-    """An attempt is alive. The engine answers with CancelActivity when it is no longer wanted, else not at all."""
+class Heartbeat(_Message, frozen=True, tag="beat"):
+    """An attempt is alive; answered with CancelActivity when it is not wanted, else not at all."""
 
     shard_id: int
     run_id: str
@@ -205,14 +216,17 @@ class Heartbeat(_Message, tag="beat"):
     details: tuple[Payload, ...] = ()
 
 
-class Release(_Message, tag="release"):
-    """The worker gives unclaimed tasks back; they are published again after `delay_ms`, no attempt spent."""
+class Release(_Message, frozen=True, tag="release"):
+    """The worker gives unclaimed tasks back.
+
+    They are published again after `delay_ms`, no attempt spent.
+    """
 
     tasks: tuple[TaskEntry, ...]
     delay_ms: int = 500
 
 
-class FetchHistory(_Message, tag="fetch"):
+class FetchHistory(_Message, frozen=True, tag="fetch"):
     """The events after `after_event_id` up to and including `upper_event_id`."""
 
     seq: int
@@ -222,31 +236,34 @@ class FetchHistory(_Message, tag="fetch"):
     upper_event_id: int
 
 
-class Evicted(_Message, tag="evicted"):
+class Evicted(_Message, frozen=True, tag="evicted"):
     """The run is no longer in the worker's memory."""
 
     shard_id: int
     run_id: str
 
 
-class Slots(_Message, tag="slots"):
+class Slots(_Message, frozen=True, tag="slots"):
     """Free slots now (embedded transport: the engine pushes no more than these)."""
 
     workflow_free: int
     activity_free: int
 
 
-class Receipt(_Message, tag="receipt"):
-    """A Tasks frame has arrived and its ids are in the worker's memory; `taken` False: no room, publish again later."""
+class Receipt(_Message, frozen=True, tag="receipt"):
+    """A Tasks frame has arrived and its ids are in the worker's memory.
+
+    `taken` False: no room, publish again later.
+    """
 
     seq: int
     taken: bool = True
 
 
-# --- engine to worker ------------------------------------------------------------------------------------------------
+# --- engine to worker -----------------------------------------------------------------------------
 
 
-class Welcome(_Message, tag="welcome"):
+class Welcome(_Message, frozen=True, tag="welcome"):
     """The first message of an engine on every connection."""
 
     version: int
@@ -257,24 +274,27 @@ class Welcome(_Message, tag="welcome"):
     nodes: tuple[NodeEntry, ...]
 
 
-class ShardMap(_Message, tag="shards"):
+class ShardMap(_Message, frozen=True, tag="shards"):
     """Changes of ownership."""
 
     shards: tuple[ShardEntry, ...]
 
 
-class NodeList(_Message, tag="nodes"):
+class NodeList(_Message, frozen=True, tag="nodes"):
     """All live engines."""
 
     nodes: tuple[NodeEntry, ...]
 
 
-class WorkflowTaskGranted(_Message, tag="granted_w"):
-    """The claim holds. `events`: those after the announced token if it was good, else the first page.
+class WorkflowTaskGranted(_Message, frozen=True, tag="granted_w"):
+    """The claim holds. `events`.
 
-    `upper_event_id` is the newest event of this task: more pages are to be fetched while the last event is older. `token`
-    is the state token at `upper_event_id`, to be used only once all events up to it are held. `from_start` says that
-    the events begin with event 1 and what the worker held of the run is to be dropped.
+    Those after the announced token if it was good, else the first page.
+
+    `upper_event_id` is the newest event of this task: more pages are to be fetched while the last
+    event is older. `token` is the state token at `upper_event_id`, to be used only once all events
+    up to it are held. `from_start` says that the events begin with event 1 and what the worker held
+    of the run is to be dropped.
     """
 
     seq: int
@@ -289,7 +309,7 @@ class WorkflowTaskGranted(_Message, tag="granted_w"):
     from_start: bool
 
 
-class ActivityTaskGranted(_Message, tag="granted_a"):
+class ActivityTaskGranted(_Message, frozen=True, tag="granted_a"):
     """The claim holds: everything needed to run the attempt."""
 
     seq: int
@@ -309,24 +329,28 @@ class ActivityTaskGranted(_Message, tag="granted_a"):
     heartbeat_details: tuple[Payload, ...] = ()
 
 
-class NotWanted(_Message, tag="not_wanted"):
+class NotWanted(_Message, frozen=True, tag="not_wanted"):
     """The task is done, taken by another, or no more; acknowledge its message and forget it."""
 
     seq: int
 
 
-class NotOwner(_Message, tag="not_owner"):
-    """This engine does not serve the shard (or could not be sure of the commit): ask the owner, with the same ids."""
+class NotOwner(_Message, frozen=True, tag="not_owner"):
+    """This engine does not serve the shard (or could not be sure of the commit).
+
+    Ask the owner, with the same ids.
+    """
 
     seq: int
     shard: ShardEntry
     retry_ms: int = 100
 
 
-class WorkflowTaskAccepted(_Message, tag="accepted_w"):
-    """The report stands: all events after its `seen` up to its batch's last, and the token at the last of them.
+class WorkflowTaskAccepted(_Message, frozen=True, tag="accepted_w"):
+    """The report stands: all events after its `seen` up to its batch's last, and the token there.
 
-    `next_push` says that another workflow task of the run is pending already and will be pushed to this worker.
+    `next_push` says that another workflow task of the run is pending already and will be pushed to
+    this worker.
     """
 
     seq: int
@@ -335,22 +359,28 @@ class WorkflowTaskAccepted(_Message, tag="accepted_w"):
     closed: bool = False
 
 
-class WorkflowTaskRefused(_Message, tag="refused_w"):
-    """The report does not stand: drop the warm state. `reason`: stale, closed or unseen (goes round at once)."""
+class WorkflowTaskRefused(_Message, frozen=True, tag="refused_w"):
+    """The report does not stand.
+
+    Drop the warm state. `reason`: stale, closed or unseen (goes round at once).
+    """
 
     seq: int
     reason: str
 
 
-class ActivityReportAnswered(_Message, tag="answered_a"):
+class ActivityReportAnswered(_Message, frozen=True, tag="answered_a"):
     """The result is recorded, or (`accepted` False) the attempt is no longer wanted."""
 
     seq: int
     accepted: bool
 
 
-class PushWorkflowTask(_Message, tag="push_w"):
-    """The next workflow task of a run that this worker keeps warm: the events after `after_event_id`."""
+class PushWorkflowTask(_Message, frozen=True, tag="push_w"):
+    """The next workflow task of a run that this worker keeps warm.
+
+    The events after `after_event_id`.
+    """
 
     header: RunHeader
     number: int
@@ -363,14 +393,14 @@ class PushWorkflowTask(_Message, tag="push_w"):
     token: int
 
 
-class HistoryPage(_Message, tag="page"):
+class HistoryPage(_Message, frozen=True, tag="page"):
     """Events in order; empty when there are none in the range."""
 
     seq: int
     events: tuple[HistoryEvent, ...]
 
 
-class Tasks(_Message, tag="tasks"):
+class Tasks(_Message, frozen=True, tag="tasks"):
     """Embedded transport: the same ids as a broker message carries. To be answered by a Receipt."""
 
     seq: int
@@ -378,8 +408,8 @@ class Tasks(_Message, tag="tasks"):
     tasks: tuple[TaskEntry, ...]
 
 
-class CancelActivity(_Message, tag="cancel_a"):
-    """Stop the attempt: its activity was cancelled, its run is closed, or its claim token is stale."""
+class CancelActivity(_Message, frozen=True, tag="cancel_a"):
+    """Stop the attempt: it was cancelled, its run is closed, or its claim token is stale."""
 
     shard_id: int
     run_id: str
@@ -388,10 +418,10 @@ class CancelActivity(_Message, tag="cancel_a"):
     reason: str
 
 
-# --- engine to engine ------------------------------------------------------------------------------------------------
+# --- engine to engine -----------------------------------------------------------------------------
 
 
-class PeerHello(_Message, tag="peer"):
+class PeerHello(_Message, frozen=True, tag="peer"):
     """The first message of each engine on a link between engines."""
 
     version: int
@@ -400,8 +430,11 @@ class PeerHello(_Message, tag="peer"):
     shards: tuple[ShardEntry, ...]
 
 
-class Forward(_Message, tag="forward"):
-    """A client's request for a shard that the receiver owns; `timeout_ms` is what is left of the client's deadline."""
+class Forward(_Message, frozen=True, tag="forward"):
+    """A client's request for a shard that the receiver owns.
+
+    `timeout_ms` is what is left of the client's deadline.
+    """
 
     seq: int
     shard_id: int
@@ -409,14 +442,14 @@ class Forward(_Message, tag="forward"):
     request: ClientRequest
 
 
-class Forwarded(_Message, tag="forwarded"):
+class Forwarded(_Message, frozen=True, tag="forwarded"):
     """The owner's answer: `body` is msgpack of the answer struct."""
 
     seq: int
     body: bytes
 
 
-class ForwardFailed(_Message, tag="forward_failed"):
+class ForwardFailed(_Message, frozen=True, tag="forward_failed"):
     """The owner's refusal: an OdinError in parts."""
 
     seq: int
@@ -427,26 +460,26 @@ class ForwardFailed(_Message, tag="forward_failed"):
     details: dict[str, str] = {}
 
 
-class Unsubscribe(_Message, tag="unsubscribe"):
+class Unsubscribe(_Message, frozen=True, tag="unsubscribe"):
     """The sender no longer waits for the answer to the Forward with this seq."""
 
     seq: int
 
 
-class ReleaseTold(_Message, tag="released"):
+class ReleaseTold(_Message, frozen=True, tag="released"):
     """The sender has released the shard to the receiver: take it now."""
 
     shard_id: int
     range_id: int
 
 
-class Ping(_Message, tag="ping"):
+class Ping(_Message, frozen=True, tag="ping"):
     """Answered by a Pong with the same number."""
 
     seq: int
 
 
-class Pong(_Message, tag="pong"):
+class Pong(_Message, frozen=True, tag="pong"):
     """The other end is alive."""
 
     seq: int
@@ -488,7 +521,15 @@ ToWorker: TypeAlias = (
     | Pong
 )
 BetweenEngines: TypeAlias = (
-    PeerHello | ShardMap | Forward | Forwarded | ForwardFailed | Unsubscribe | ReleaseTold | Ping | Pong
+    PeerHello
+    | ShardMap
+    | Forward
+    | Forwarded
+    | ForwardFailed
+    | Unsubscribe
+    | ReleaseTold
+    | Ping
+    | Pong
 )
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -506,7 +547,8 @@ def decode_from_worker(frame: bytes) -> list[FromWorker]:
     """Return a worker's messages.
 
     Raises:
-        msgspec.DecodeError: The frame is damaged or of another protocol (msgspec.ValidationError is one of them).
+        msgspec.DecodeError: The frame is damaged or of another protocol (msgspec.ValidationError is
+        one of them).
     """
     return _FROM_WORKER.decode(frame)
 
