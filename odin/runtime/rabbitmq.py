@@ -1,0 +1,270 @@
+"""RabbitMQ for odin: a connection that publishes and, apart from it, one that consumes.
+
+Apart, because a broker that is short of memory stops reading from connections that publish: an
+acknowledgement sent over the same one would wait behind the alarm.
+
+A message counts as published once the broker has confirmed it: persistent, mandatory, into a
+durable quorum queue. Everything else is NotPublishedError, and may yet have arrived.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING, Final
+
+from aiormq import spec
+from aiormq.exceptions import DeliveryError, PublishError
+
+from odin.core.topology import dead_letter_queue, queue_of
+from odin.errors import NotPublishedError
+from odin.runtime.amqp import (
+    RPC_SECONDS,
+    BrokerError,
+    Dice,
+    SupervisedConnection,
+    broker_errors,
+    close_channel,
+    declare,
+    is_cancelled,
+)
+from odin.runtime.clock import Clock, SystemClock
+from odin.runtime.rabbitmq_consumer import Consumer, Delivery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aiormq.abc import AbstractChannel as Channel
+    from aiormq.abc import AbstractConnection as Connection
+
+__all__ = ["BrokerError", "Consumer", "Delivery", "PublisherConnection"]
+
+PUBLISH_SECONDS: Final = 5.0
+# Messages on their way at once; more only lengthen the wait of each (measured).
+OUTSTANDING_MAX: Final = 100
+_PERSISTENT: Final = 2
+_ALARM_PROBE_SECONDS: Final = 0.2
+_ALARM_CHECK_SECONDS: Final = 0.5
+
+log = logging.getLogger(__name__)
+
+
+class PublisherConnection:
+    """Publishes task messages, with confirms, over one supervised connection.
+
+    Args:
+        url: amqp://user:password@host:port/vhost
+        name: The name that the broker's tools show.
+        publish_seconds: How long one publish may take, waiting for a connection included.
+        on_ready: Called each time that publishing is possible again (connected, alarm over).
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str = "odin-publisher",
+        clock: Clock | None = None,
+        dice: Dice = random.random,
+        publish_seconds: float = PUBLISH_SECONDS,
+        on_ready: Callable[[], None] | None = None,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._connection = SupervisedConnection(url, name, self._clock, dice)
+        self._publish_seconds = publish_seconds
+        self._slots = asyncio.Semaphore(OUTSTANDING_MAX)
+        self._usable = asyncio.Event()
+        self._channels: _Channels | None = None
+        self.on_ready = on_ready
+        self.blocked = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection with an open channel."""
+        return self._channels is not None
+
+    @property
+    def healthy(self) -> bool:
+        """Whether a publish would be sent now: connected, and no alarm at the broker."""
+        return self._usable.is_set()
+
+    @property
+    def connections_count(self) -> int:
+        """How many connections there have been."""
+        return self._connection.connections_count
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Keep the connection until `stop` is set."""
+        await self._connection.run(stop, self._session)
+
+    async def until_ready(self) -> None:
+        """Return once publishing is possible."""
+        await self._usable.wait()
+
+    async def publish(self, destination: str, body: bytes, message_id: str) -> None:
+        """Publish one message and return once the broker has confirmed it.
+
+        The queue is declared on first use, and again when the message comes back because it is
+        gone.
+
+        Args:
+            destination: The outbox destination, "w:<task_queue>" or "a:<task_queue>".
+            body: At most 64 KiB.
+            message_id: Unlike that of every other message on its way.
+
+        Raises:
+            NotPublishedError: No confirm; `maybe_sent` says whether it may have arrived.
+        """
+        sending = _Sending(destination, body, spec.Basic.Properties(
+            content_type="application/json", delivery_mode=_PERSISTENT, message_id=message_id
+        ))  # fmt: skip
+        try:
+            async with asyncio.timeout(self._publish_seconds), self._slots:
+                await self._usable.wait()
+                channels = self._channels
+                if channels is None:
+                    raise NotPublishedError("no connection to the broker")
+                await channels.publish(sending)
+        except TimeoutError as error:
+            raise NotPublishedError(
+                f"no confirm within {self._publish_seconds} s" + (" (alarm)" * self.blocked),
+                maybe_sent=sending.maybe_sent,
+            ) from error
+
+    async def _session(self, connection: Connection, ended: asyncio.Event) -> None:
+        channel = await connection.channel(
+            publisher_confirms=True, on_return_raises=True, timeout=RPC_SECONDS
+        )
+        channel.closing.add_done_callback(lambda _: ended.set())
+        self._channels = _Channels(connection, channel)
+        self._set_blocked(blocked=False)
+        try:
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(self._watch_alarm(connection), name="broker alarm")
+                await ended.wait()
+                watching.cancel()
+        finally:
+            self._usable.clear()
+            self._channels = None
+            self.blocked = False
+
+    async def _watch_alarm(self, connection: Connection) -> None:
+        """Follow the broker's alarm: the library has no callback, only a wait until it is over."""
+        while True:
+            try:
+                async with asyncio.timeout(_ALARM_PROBE_SECONDS):
+                    await connection.ready()
+            except TimeoutError:
+                self._set_blocked(blocked=True)
+                log.warning("broker alarm: publishing waits")
+                await connection.ready()
+                self._set_blocked(blocked=False)
+            await self._clock.sleep(_ALARM_CHECK_SECONDS)
+
+    def _set_blocked(self, *, blocked: bool) -> None:
+        self.blocked = blocked
+        if blocked:
+            self._usable.clear()
+            return
+        self._usable.set()
+        if self.on_ready is not None:
+            self.on_ready()
+
+
+class _Sending:
+    """One message on its way, and how far it has come."""
+
+    __slots__ = ("body", "destination", "maybe_sent", "properties")
+
+    def __init__(self, destination: str, body: bytes, properties: spec.Basic.Properties) -> None:
+        self.destination = destination
+        self.body = body
+        self.properties = properties
+        self.maybe_sent = False
+
+
+class _Channels:
+    """The channels of one connection: one that publishes, one that declares.
+
+    Apart, because a declaration that the broker refuses closes its channel, and with it every
+    message on its way there.
+    """
+
+    def __init__(self, connection: Connection, channel: Channel) -> None:
+        self._connection = connection
+        self._channel = channel
+        self._declaring: Channel | None = None
+        self._declare_lock = asyncio.Lock()
+        self._declared: dict[str, str] = {}
+
+    async def publish(self, sending: _Sending) -> None:
+        """Publish once, and once more if the message comes back.
+
+        Raises:
+            NotPublishedError: Returned twice, refused, or the connection ended.
+        """
+        try:
+            await self._send(sending)
+        except PublishError:
+            # Whoever met the missing queue first has it declared again; others find it there.
+            self._declared.pop(sending.destination, None)
+            try:
+                await self._send(sending)
+            except PublishError as error:
+                raise NotPublishedError("returned: no such queue") from error
+
+    async def _send(self, sending: _Sending) -> None:
+        queue = self._declared.get(sending.destination)
+        if queue is None:
+            queue = await self._declare(sending.destination)
+        sending.maybe_sent = True
+        try:
+            # `wait=False` skips the wait for the socket's buffer, not the one for the confirm.
+            await self._channel.basic_publish(  # type: ignore[call-arg] # not in the abstract class
+                sending.body,
+                routing_key=queue,
+                properties=sending.properties,
+                mandatory=True,
+                wait=False,
+            )
+        except PublishError:
+            sending.maybe_sent = False
+            raise
+        except DeliveryError as error:
+            raise NotPublishedError("refused by the broker") from error
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            raise NotPublishedError("the connection was closed", maybe_sent=True) from error
+        except Exception as error:  # a closing connection throws bare Exceptions too
+            raise NotPublishedError(
+                f"the connection failed: {type(error).__name__}", maybe_sent=True
+            ) from error
+
+    async def _declare(self, destination: str) -> str:
+        async with self._declare_lock:
+            if (known := self._declared.get(destination)) is not None:
+                return known
+            queue = queue_of(destination)
+            try:
+                channel = await self._declaring_channel()
+                await declare(channel, queue)
+            except BrokerError as error:
+                raise NotPublishedError(str(error)) from error
+            self._declared[destination] = queue.name
+            return queue.name
+
+    async def _declaring_channel(self) -> Channel:
+        if self._declaring is not None and not self._declaring.is_closed:
+            return self._declaring
+        async with broker_errors("opening a channel"):
+            channel = await self._connection.channel(publisher_confirms=False, timeout=RPC_SECONDS)
+        try:
+            # Without it the broker would drop dead letters.
+            await declare(channel, dead_letter_queue())
+        except BrokerError:
+            await close_channel(channel)
+            raise
+        self._declaring = channel
+        return channel
