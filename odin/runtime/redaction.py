@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-_URL_PASSWORD = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]*://[^\s:/@?#]*):[^\s/]*@")
+# Up to the last @, since a careless password may hold a slash; but a port is no password.
+_URL_PASSWORD = re.compile(
+    r"(?P<head>\b[A-Za-z][A-Za-z0-9+.-]*://[^\s:/@?#]*):(?!\d{1,5}[/?#\s])[^\s\"]*@"
+)
 _KEY_VALUE = re.compile(
     r"(?P<key>\b(?:password|passwd|pwd|token|secret|sslpassword)\b\s*[=:]\s*)"
     r"(?:'[^']*'|\"[^\"]*\"|[^\s&,;'\"]+)",

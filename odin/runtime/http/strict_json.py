@@ -54,15 +54,14 @@ def _needs_a_walk(body: bytes) -> bool:
 def _walk(value: object) -> None:
     """Refuse strings that cannot be stored and nesting that cannot be read back."""
     level: list[object] = [value]
-    for depth in range(DEPTH_MAX + 1):
-        for one in level:
-            if isinstance(one, str):
-                _check_text(one)
+    for _ in range(DEPTH_MAX):
+        _check_texts(level)
         level = [child for one in level for child in _children(one)]
         if not level:
             return
-        if depth == DEPTH_MAX:
-            _refuse("too_deep", f"nested deeper than {DEPTH_MAX}")
+    _check_texts(level)
+    if any(isinstance(one, dict | list) for one in level):
+        _refuse("too_deep", f"nested deeper than {DEPTH_MAX}")
 
 
 def _children(value: object) -> list[object]:
@@ -71,13 +70,16 @@ def _children(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _check_text(text: str) -> None:
-    if "\0" in text:
-        _refuse("nul", "a string holds the character NUL")
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        _refuse("surrogate", "a string holds half of a surrogate pair, which is no character")
+def _check_texts(values: list[object]) -> None:
+    for value in values:
+        if not isinstance(value, str):
+            continue
+        if "\0" in value:
+            _refuse("nul", "a string holds the character NUL")
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            _refuse("surrogate", "a string holds half of a surrogate pair, which is no character")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
