@@ -25,7 +25,6 @@ settings.register_profile(
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 _KEPT_PREFIX = "ODIN_TEST_"
-_SCHEMA = Path(__file__).parent.parent / "schema"
 
 
 def pytest_configure() -> None:
@@ -77,8 +76,7 @@ async def template_database(postgres_server: str) -> AsyncIterator[str]:
     """The name of a database that carries every migration, to be cloned."""
     name = f"odin_template_{secrets.token_hex(4)}"
     await _execute(postgres_server, f'CREATE DATABASE "{name}"')
-    if any(_SCHEMA.glob("*.sql")):
-        await migrate(database_url(postgres_server, name))
+    await migrate(database_url(postgres_server, name))
     yield name
     await _execute(postgres_server, f'DROP DATABASE "{name}" WITH (FORCE)')
 

@@ -180,7 +180,11 @@ class Server(ABC):
         await self.start()
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:  # a start that fails or is cancelled must leave nothing running
+            await self.stop()
+            raise
         return self
 
     async def __aexit__(self, *_error: object) -> None:

@@ -14,6 +14,7 @@ import pwd
 import shutil
 import signal
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -31,10 +32,12 @@ from .common import (
     run,
     secret_file,
 )
+from .leftovers import FolderLock, end_orphan, remember, serves
 
 URL_VARIABLE = "ODIN_POSTGRES_DSN"
 USER = "odin"
 DATABASE = "odin"
+NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": LOOPBACK,
@@ -63,6 +66,14 @@ _START_TRIES = 5
 _RETRY_SECONDS = 0.3
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """How Postgres is kept from running as root: one of two commands that run another one."""
+
+    namespace: tuple[str, ...] = ()
+    user: tuple[str, ...] = ()
+
+
 class PostgresServer(Server):
     """One Postgres server process with its data folder."""
 
@@ -74,7 +85,8 @@ class PostgresServer(Server):
         self._environ = base_environ(environ, self.folder)
         self._password = secret_file(self.folder / "password")
         self._data = self.folder / "data"
-        self._wrapper: tuple[str, ...] = ()
+        self._identity = Identity()
+        self._lock = FolderLock(self.folder)
         self._process: Process | None = None
 
     @property
@@ -99,8 +111,11 @@ class PostgresServer(Server):
         """
         if self.pid is not None:
             return
+        self._lock.take()
+        await end_orphan(self.folder, signal.SIGINT)
         programs = _programs()
-        self._wrapper = await _wrapper(self.folder)
+        self._forget_reused_pid()
+        self._identity = await _identity(self.folder)
         if not (self._data / "PG_VERSION").exists():
             await self._initialise(programs)
         for remaining in reversed(range(_START_TRIES)):
@@ -117,6 +132,7 @@ class PostgresServer(Server):
         """Stop in order: running statements end, everything is written, connections are closed."""
         if self._process is not None:
             await self._process.end(signal.SIGINT, _STOP_SECONDS)
+        self._lock.give_back()
 
     async def kill(self) -> None:
         """End the server and every backend at once, as a crash would."""
@@ -127,11 +143,25 @@ class PostgresServer(Server):
         for pid in backends:
             _kill(pid)
 
+    def _forget_reused_pid(self) -> None:
+        """Remove a crashed server's pid file where its number is another program's by now.
+
+        Postgres would take that program for a running server and refuse to start. In every other
+        case the file stays: it leads Postgres to what is left of the crashed server.
+        """
+        file = self._data / "postmaster.pid"
+        if not file.exists():
+            return
+        pid = int(file.read_text(encoding="ascii").split("\n", 1)[0])
+        if Path(f"/proc/{pid}").exists() and not serves(pid, self.folder):
+            file.unlink()
+
     async def _initialise(self, programs: Path) -> None:
         shutil.rmtree(self._data, ignore_errors=True)
         await run(
             [
-                *self._wrapper,
+                *self._identity.namespace,
+                *self._identity.user,
                 str(programs / "initdb"),
                 f"--pgdata={self._data}",
                 f"--username={USER}",
@@ -148,14 +178,16 @@ class PostgresServer(Server):
         )
 
     async def _launch(self, programs: Path) -> None:
+        postgres = (str(programs / "postgres"), "-D", str(self._data), "-p", str(self.port))
         settings = [f"--{name}={value}" for name, value in SETTINGS.items()]
         self._process = await Process.spawn(
-            [str(programs / "postgres"), "-D", str(self._data), "-p", str(self.port), *settings],
+            [*self._identity.user, *postgres, *settings],
             log=self.folder / "postgres.log",
             environ=self._environ,
             death_signal=signal.SIGINT,
-            wrapper=self._wrapper,
+            wrapper=self._identity.namespace,
         )
+        remember(self.folder, self._process.pid)
         await self._process.until_ready(self._answers, _START_SECONDS, "Postgres")
 
     def _log_tail(self) -> str:
@@ -198,30 +230,29 @@ def _programs() -> Path:
     return Path(package.origin).parent / "pginstall" / "bin"
 
 
-async def _wrapper(folder: Path) -> tuple[str, ...]:
-    """Return the command that runs another one as somebody who is not root."""
+async def _identity(folder: Path) -> Identity:
     if os.geteuid() != 0:
-        return ()
-    namespace = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+        return Identity()
     try:
-        await run([*namespace, "true"], {"PATH": os.environ.get("PATH", os.defpath)}, 10)
+        await run([*NAMESPACE, "true"], {"PATH": os.environ.get("PATH", os.defpath)}, 10)
     except (ServerError, OSError):
-        return other_user(folder)
-    return namespace
+        return Identity(user=_other_user(folder))
+    return Identity(namespace=NAMESPACE)
 
 
-def other_user(folder: Path) -> tuple[str, ...]:
+def _other_user(folder: Path) -> tuple[str, ...]:
     """Return the command that runs another one as an ordinary user, and hand that user the folder.
 
     Raises:
-        ServerError: the user cannot reach the folder, because one above it is closed to others.
+        ServerError: a folder above the data or above a program is closed to the user.
     """
     user = _ordinary_user()
-    for parent in folder.parents:
-        if not parent.stat().st_mode & 0o001 and parent.stat().st_uid != user.pw_uid:
+    for path in (folder.parent, _programs()):
+        closed = closed_to(user, path)
+        if closed is not None:
             raise ServerError(
-                f"user {user.pw_name} cannot reach {folder}: {parent} is closed to others",
-                "Run odin as an ordinary user, or put its data into a folder open to that user.",
+                f"user {user.pw_name} cannot reach {path}: {closed} is closed to others",
+                "Run odin as an ordinary user, or put it into a folder open to that user.",
             )
     for path in (folder, *folder.rglob("*")):
         os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
@@ -230,7 +261,18 @@ def other_user(folder: Path) -> tuple[str, ...]:
         f"--reuid={user.pw_uid}",
         f"--regid={user.pw_gid}",
         "--clear-groups",
+        # Becoming another user makes the kernel forget the signal that the guard asked for.
+        "--pdeathsig=INT",
     )
+
+
+def closed_to(user: pwd.struct_passwd, path: Path) -> Path | None:
+    """Return the folder on the way to the path that the user may not enter, or None."""
+    for folder in (path, *path.parents):
+        status = folder.stat()
+        if not status.st_mode & 0o001 and status.st_uid != user.pw_uid:
+            return folder
+    return None
 
 
 def _ordinary_user() -> pwd.struct_passwd:

@@ -28,6 +28,7 @@ from .common import (
     secret_file,
     write_private,
 )
+from .leftovers import FolderLock, end_orphan, remember
 
 URL_VARIABLE = "ODIN_AMQP_URL"
 PROGRAMS = Path("/usr/lib/rabbitmq/bin")
@@ -63,6 +64,7 @@ class RabbitmqServer(Server):
         self._user = f"odin-{secret_file(self.folder / 'user', 4)}"
         self._node = f"odin-{secret_file(self.folder / 'node', 4)}@localhost"
         self._epmd: Process | None = None
+        self._lock = FolderLock(self.folder)
         self._process: Process | None = None
 
     @property
@@ -83,6 +85,8 @@ class RabbitmqServer(Server):
         """
         if self.pid is not None:
             return
+        self._lock.take()
+        await end_orphan(self.folder, signal.SIGTERM)
         await ensure_installed(self._outer)
         self._write_files()
         environ = self._node_environ()
@@ -100,11 +104,13 @@ class RabbitmqServer(Server):
             environ=environ,
             death_signal=signal.SIGTERM,
         )
+        remember(self.folder, self._process.pid)
         await self._process.until_ready(self._greets, _START_SECONDS, "RabbitMQ")
 
     async def stop(self) -> None:
         """Stop the node in order, then its port mapper."""
         await self._end(signal.SIGTERM)
+        self._lock.give_back()
 
     async def kill(self) -> None:
         """End the node and its port mapper at once."""

@@ -23,6 +23,7 @@ from .common import (
     secret_file,
     write_private,
 )
+from .leftovers import FolderLock, end_orphan, remember
 
 URL_VARIABLE = "ODIN_VALKEY_URL"
 
@@ -40,6 +41,7 @@ class ValkeyServer(Server):
         self.port = port or free_port()
         self._environ = environ
         self._password = secret_file(self.folder / "password")
+        self._lock = FolderLock(self.folder)
         self._process: Process | None = None
 
     @property
@@ -60,6 +62,8 @@ class ValkeyServer(Server):
         """
         if self.pid is not None:
             return
+        self._lock.take()
+        await end_orphan(self.folder, signal.SIGTERM)
         configuration = self.folder / "valkey.conf"
         write_private(configuration, self._configuration())
         self._process = await Process.spawn(
@@ -68,12 +72,14 @@ class ValkeyServer(Server):
             environ=base_environ(self._environ, self.folder),
             death_signal=signal.SIGTERM,
         )
+        remember(self.folder, self._process.pid)
         await self._process.until_ready(self._answers, _START_SECONDS, "Valkey")
 
     async def stop(self) -> None:
         """Stop it and wait for its end."""
         if self._process is not None:
             await self._process.end(signal.SIGTERM, _STOP_SECONDS)
+        self._lock.give_back()
 
     async def kill(self) -> None:
         """End it at once."""
