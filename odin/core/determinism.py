@@ -1,0 +1,118 @@
+"""Guards against what would come out differently at replay.
+
+Two nets. At run time the clocks, dice and sleeps of the standard library refuse when they are called from workflow code;
+they are wrapped once per process and look only whether this thread runs a workflow loop. What cannot be wrapped
+(`datetime.now` and its like) is looked for in the source when a workflow is registered.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from odin.core.loop import running_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+_TIME: Final = "use workflow.now() or workflow.time()"
+_RANDOM: Final = "use workflow.random()"
+_UUID: Final = "use workflow.uuid4()"
+
+GUARDED: Final[dict[str, str]] = {
+    "time.time": _TIME,
+    "time.time_ns": _TIME,
+    "time.monotonic": _TIME,
+    "time.monotonic_ns": _TIME,
+    "time.perf_counter": _TIME,
+    "time.perf_counter_ns": _TIME,
+    "time.sleep": "it blocks the worker; await workflow.sleep(...)",
+    "uuid.uuid1": _UUID,
+    "uuid.uuid4": _UUID,
+    "os.urandom": "use workflow.random().randbytes(...), or make secrets in an activity",
+    **{
+        f"random.{name}": _RANDOM
+        for name in (
+            "betavariate",
+            "choice",
+            "choices",
+            "expovariate",
+            "gammavariate",
+            "gauss",
+            "getrandbits",
+            "lognormvariate",
+            "normalvariate",
+            "paretovariate",
+            "randbytes",
+            "randint",
+            "random",
+            "randrange",
+            "sample",
+            "seed",
+            "shuffle",
+            "triangular",
+            "uniform",
+            "vonmisesvariate",
+            "weibullvariate",
+        )
+    },
+    **{
+        f"secrets.{name}": "make secrets in an activity"
+        for name in ("choice", "randbelow", "randbits", "token_bytes", "token_hex", "token_urlsafe")
+    },
+}
+"""Dotted name to what to do in its place."""
+
+# Modules whose own use of clocks and dice has no influence on what a workflow decides.
+_HARMLESS: Final = frozenset(
+    {"logging", "importlib", "threading", "queue", "warnings", "linecache"}
+)
+
+_installed: dict[str, Callable[..., Any]] = {}
+
+
+def install() -> None:
+    """Wrap the guarded functions; once per process, further calls do nothing."""
+    if _installed:
+        return
+    for dotted, alternative in GUARDED.items():
+        module_name, _, name = dotted.partition(".")
+        module = importlib.import_module(module_name)
+        original = getattr(module, name)
+        _installed[dotted] = original
+        setattr(module, name, _guard(original, dotted, alternative))
+
+
+def originals() -> dict[int, str]:
+    """Return id of each guarded function and of its wrapper, to its dotted name."""
+    known = {id(original): dotted for dotted, original in _installed.items()}
+    for dotted in GUARDED:
+        module_name, _, name = dotted.partition(".")
+        known[id(getattr(importlib.import_module(module_name), name))] = dotted
+    return known
+
+
+def _guard(original: Callable[..., Any], dotted: str, alternative: str) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def guarded(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - stands for the original
+        loop = running_loop()
+        if loop is None or loop.evicting or _is_harmless(sys._getframe(1)):  # noqa: SLF001 - who calls
+            return original(*args, **kwargs)
+        loop.forbid(f"{dotted}()", f"at replay it would give something else; {alternative}")
+
+    return guarded
+
+
+def _is_harmless(frame: FrameType | None) -> bool:
+    """Return whether the call comes out of a logger, an import or the like."""
+    while frame is not None:
+        name: str = frame.f_globals.get("__name__", "")
+        if name == "odin.core.loop":
+            return False
+        if name.partition(".")[0] in _HARMLESS:
+            return True
+        frame = frame.f_back
+    return False
