@@ -1,7 +1,9 @@
 # Every word that a laptop, CI and the documentation use. `make` alone lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+# The first one that runs and is new enough: a name alone may be a shim for nothing.
+PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
 BIN := .venv/bin
 STAMP := .venv/.installed
 PACKAGES := odin engine relay worker mocks chaos checker cluster bench
@@ -16,6 +18,7 @@ help: ## list the targets
 venv: $(STAMP) ## make .venv with everything in it
 
 $(STAMP): pyproject.toml requirements.txt requirements-dev.txt
+	@test -n "$(PYTHON)" || { echo "odin needs Python 3.11 or newer: set PYTHON=/path/to/python3" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -r requirements.txt -r requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
