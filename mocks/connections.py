@@ -90,9 +90,15 @@ async def serve_app(
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
     server = _Server(config)
-    async with asyncio.TaskGroup() as group:
-        serving = group.create_task(server.serve(sockets=[listener]), name="uvicorn")
-        stopping = group.create_task(stop.wait(), name="mock until stop")
-        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        server.should_exit = True
+    try:
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(server.serve(sockets=[listener]), name="uvicorn")
+            stopping = group.create_task(stop.wait(), name="mock until stop")
+            await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            server.should_exit = True
+    finally:
+        # A cancelled uvicorn leaves its sockets with the event loop, which then trips over the next
+        # socket that gets the same number.
+        for listening in getattr(server, "servers", ()):
+            listening.close()

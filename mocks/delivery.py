@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
+from zlib import crc32
 
 import aiohttp
 import asyncpg
@@ -53,7 +54,7 @@ class Report:
     body: bytes
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Deliveries:
     """The loop that hands over and reports.
 
@@ -68,7 +69,6 @@ class Deliveries:
     clock: Clock
     engines: Sequence[str]
     token: str | None = None
-    _turn: int = field(default=0, init=False)
 
     async def __call__(self, stop: asyncio.Event) -> None:
         """Look for due deliveries until told to stop; a lost database only delays them."""
@@ -102,8 +102,9 @@ class Deliveries:
         if not self.engines:
             outcomes[report.order_id] = "no engine is known"
             return
-        self._turn += 1
-        engine = self.engines[(self._turn + report.attempt) % len(self.engines)].rstrip("/")
+        # Each attempt goes to the next engine; where it begins differs from order to order.
+        turn = crc32(report.order_id.encode()) + report.attempt
+        engine = self.engines[turn % len(self.engines)].rstrip("/")
         url = f"{engine}/v1/executions/{quote(report.workflow_id, safe='')}/signals/{SIGNAL}"
         headers = {"Content-Type": "application/json"}
         try:
