@@ -1,0 +1,245 @@
+"""Calls to a cluster: any engine will do, the same call goes out again until its fate is known.
+
+A write carries a request id, so that copies of it have one effect. A copy whose answer never came
+may still take effect; a later refusal of another copy is therefore no proof that nothing happened,
+and is not reported as one: the call goes on asking, and at the deadline says that it does not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from odin.errors import (
+    InvalidArgumentError,
+    NotLeaderError,
+    OdinError,
+    OutcomeUnknownError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
+
+from .problems import error_of_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+log = logging.getLogger(__name__)
+
+DEFAULT_ADDRESS: Final = "http://127.0.0.1:7300"
+CONNECT_SECONDS: Final = 2.0
+_FIRST_PAUSE_SECONDS: Final = 0.05
+_LONGEST_PAUSE_SECONDS: Final = 1.0
+_COPY_SECONDS_MIN: Final = 1.0
+_COPY_SECONDS_MAX: Final = 5.0
+_OK: Final = 400
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """A good answer."""
+
+    status: int
+    body: bytes
+    content_type: str
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One call. `request_id` is given for writes, whose copies must be known as such."""
+
+    method: str
+    path: str
+    query: dict[str, str] = {}
+    body: bytes | None = None
+    headers: dict[str, str] = {}
+    request_id: str | None = None
+
+
+def addresses_of(given: Sequence[str]) -> tuple[str, ...]:
+    """Return base URLs; an item may hold several, with commas, and leave http:// out.
+
+    Raises:
+        InvalidArgumentError: One is not the address of an HTTP server.
+    """
+    parts = [part.strip() for item in given for part in item.split(",") if part.strip()]
+    return tuple(dict.fromkeys(_base_url(part) for part in parts or [DEFAULT_ADDRESS]))
+
+
+def _base_url(part: str) -> str:
+    url = part if "://" in part else f"http://{part}"
+    try:
+        split = urlsplit(url)
+        usable = split.scheme in {"http", "https"} and bool(split.hostname) and split.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise InvalidArgumentError(
+            f"{part!r} is not an address; give host:port or http://host:port"
+        )
+    return url.rstrip("/")
+
+
+class _Progress:
+    """What is known of a call so far."""
+
+    __slots__ = ("last", "tries", "unresolved")
+
+    def __init__(self) -> None:
+        self.tries = 0
+        self.unresolved: BaseException | None = None
+        self.last: BaseException | None = None
+
+
+class Transport:
+    """One session to all engines of a cluster.
+
+    Args:
+        addresses: Base URLs.
+        api_key: The bearer token, if the cluster asks for one.
+    """
+
+    def __init__(self, addresses: Sequence[str], api_key: str | None = None) -> None:
+        self.addresses = addresses_of(addresses)
+        self._api_key = api_key
+        self._session: aiohttp.ClientSession | None = None
+        self._next = random.randrange(len(self.addresses))  # noqa: S311 - spreads load, no secret
+
+    async def close(self) -> None:
+        """Close all connections; calling it again does nothing."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def call(
+        self, request: Request, deadline_seconds: float, *, held_seconds: float = 0.0
+    ) -> Reply:
+        """Return the answer to a call.
+
+        Args:
+            request: The call.
+            deadline_seconds: How long copies of it are sent.
+            held_seconds: How long the engine may hold the call before it answers.
+
+        Raises:
+            OutcomeUnknownError: A write was sent, and whether it happened is not known.
+            OdinError: It was refused and nothing happened, or no engine could be reached.
+        """
+        progress = _Progress()
+        ends_at = time.monotonic() + deadline_seconds
+        copy_seconds = deadline_seconds
+        if len(self.addresses) > 1:  # a frozen engine must not eat the whole deadline
+            copy_seconds = min(_COPY_SECONDS_MAX, max(deadline_seconds / 3, _COPY_SECONDS_MIN))
+        while True:
+            left = ends_at - time.monotonic()
+            if left <= 0:
+                raise self._given_up(request, progress, deadline_seconds) from progress.last
+            reply = await self._try(request, progress, min(left, held_seconds + copy_seconds))
+            if reply is not None:
+                return reply
+            progress.tries += 1
+            pause = min(_pause(progress), max(0.0, ends_at - time.monotonic()))
+            await asyncio.sleep(pause)
+
+    async def _try(self, request: Request, progress: _Progress, seconds: float) -> Reply | None:
+        """Send one copy; return the answer, raise a definite refusal, or note what happened."""
+        address = self.addresses[self._next % len(self.addresses)]
+        try:
+            status, body, headers = await self._send(address, request, seconds)
+        except aiohttp.ClientConnectorError as error:  # nothing was sent
+            self._note(progress, error, moves_on=True)
+            return None
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            progress.unresolved = error
+            self._note(progress, error, moves_on=True)
+            return None
+        if status < _OK:
+            return Reply(status, body, headers.get("content-type", ""))
+        refusal = error_of_answer(status, body, headers.get("retry-after"))
+        if refusal.retryable:
+            if not isinstance(refusal, (NotLeaderError, ResourceExhaustedError)):
+                progress.unresolved = refusal
+            self._note(progress, refusal, moves_on=not isinstance(refusal, ResourceExhaustedError))
+            self._follow_leader(refusal)
+            return None
+        if self._is_definite(request, refusal, progress):
+            raise refusal
+        self._note(progress, refusal, moves_on=True)
+        return None
+
+    def _is_definite(self, request: Request, refusal: OdinError, progress: _Progress) -> bool:
+        """Whether nothing of the call can have happened, or happen later."""
+        if request.request_id is None or progress.unresolved is None:
+            return True
+        return isinstance(refusal, InvalidArgumentError)  # every copy is as wrong as this one
+
+    async def _send(
+        self, address: str, request: Request, seconds: float
+    ) -> tuple[int, bytes, Mapping[str, str]]:
+        headers = {"X-Odin-Timeout": f"{min(max(seconds, 0.001), 60.0):.3f}", **request.headers}
+        if self._api_key:
+            headers["Authorization"] = f"Bearer {self._api_key}"
+        if request.body is not None:
+            headers["Content-Type"] = "application/json"
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+        async with self._open().request(
+            request.method,
+            address + request.path,
+            params=request.query,
+            data=request.body,
+            headers=headers,
+            timeout=timeout,
+            allow_redirects=False,
+        ) as response:
+            return response.status, await response.read(), response.headers
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=30)
+            self._session = aiohttp.ClientSession(
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
+            )
+        return self._session
+
+    def _note(self, progress: _Progress, error: BaseException, *, moves_on: bool) -> None:
+        progress.last = error
+        log.debug("will ask again", extra={"tries": progress.tries, "detail": str(error)[:200]})
+        if moves_on:
+            self._next = (self._next + 1) % len(self.addresses)
+
+    def _follow_leader(self, refusal: OdinError) -> None:
+        leader = refusal.details.get("leader")
+        if isinstance(refusal, NotLeaderError) and leader in self.addresses:
+            self._next = self.addresses.index(str(leader))
+
+    def _given_up(self, request: Request, progress: _Progress, seconds: float) -> OdinError:
+        if progress.unresolved is not None and request.request_id is not None:
+            return OutcomeUnknownError(
+                f"no answer within {seconds:g} s: whether it happened is not known; ask again with"
+                f" request_id={request.request_id!r}, which can have no second effect",
+                details={"request_id": request.request_id},
+            )
+        if isinstance(progress.last, OdinError):
+            return progress.last
+        where = ", ".join(self.addresses)
+        return UnavailableError(
+            f"no engine answered within {seconds:g} s at {where}: {_said(progress.last)}",
+            reason="UNREACHABLE",
+        )
+
+
+def _said(error: BaseException | None) -> str:
+    return (str(error) or type(error).__name__) if error is not None else "there was no time left"
+
+
+def _pause(progress: _Progress) -> float:
+    """Return the wait before the next copy: full jitter, and never less than the engine asks."""
+    ceiling = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(progress.tries, 10))
+    jitter = random.uniform(0, ceiling)  # noqa: S311 - jitter, no secret
+    asked = progress.last.retry_after if isinstance(progress.last, OdinError) else None
+    return jitter if asked is None else asked * random.uniform(1.0, 1.5)  # noqa: S311 - jitter
