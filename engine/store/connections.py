@@ -1,0 +1,179 @@
+"""The connections of one engine: lanes for groups, one for the lease, pools for the rest.
+
+A lane and the lease have connections of their own, so that no crowd of reads can make a commit or a
+renewal wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from odin.runtime.clock import SystemClock
+from odin.runtime.postgres import WRITER, Session, close_pool, create_pool
+from odin.runtime.sql import load_queries
+
+from .errors import CALL_ERRORS, read_error
+from .lane import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import asyncpg
+
+    from odin.runtime.clock import Clock
+    from odin.runtime.postgres import Pool, PooledConnection
+
+assert __package__, "the store is a package"  # noqa: S101 - for the type checker
+SQL: Final = load_queries(__package__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSession(Session):
+    """Reads, planned alike on an empty and on a full table.
+
+    A prepared statement whose plan was made while its table was empty would scan it for long after.
+    """
+
+    def server_settings(self, application_name: str) -> dict[str, str]:
+        """Return the session's settings with sequential scans as the last resort."""
+        return {
+            # The class is rebuilt for its slots, so the short form of super() finds the wrong one.
+            **Session.server_settings(self, application_name),
+            "enable_hashjoin": "off",
+            "enable_mergejoin": "off",
+            "enable_seqscan": "off",
+        }
+
+
+LEASE: Final = Session(
+    lock_timeout=1.0,
+    statement_timeout=2.0,
+    command_timeout=2.5,
+    connect_timeout=2.5,
+)
+# Taking a shard may wait for a lock of its last owner: long enough to find and end the blocker.
+CONTROL: Final = Session(lock_timeout=4.0, statement_timeout=5.0, command_timeout=7.0)
+READS: Final = ReadSession(statement_timeout=10.0, command_timeout=12.0, read_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSizes:
+    """How many connections an engine opens at most; their sum is `total`."""
+
+    lanes: int = 1
+    control: int = 4
+    reads: int = 4
+
+    @property
+    def total(self) -> int:
+        """All connections of the engine, the one for the lease included."""
+        return self.lanes + self.control + self.reads + 1
+
+
+class Connections:
+    """Opens, lends and closes the connections of one incarnation.
+
+    Args:
+        dsn: `postgresql://...`.
+        incarnation: The process start that the connections belong to; stands in their names.
+        sizes: How many of each kind.
+        clock: Paces the help for a blocked acquisition.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        incarnation: str,
+        *,
+        sizes: PoolSizes = PoolSizes(),
+        clock: Clock | None = None,
+    ) -> None:
+        self.incarnation = incarnation
+        self.sizes = sizes
+        self._dsn = dsn
+        self._clock = clock or SystemClock()
+        self._lanes = tuple(
+            Lane(dsn, self._name(f"lane{number}"), WRITER) for number in range(sizes.lanes)
+        )
+        self._lease = Lane(dsn, self._name("lease"), LEASE)
+        self._control_pool: Pool | None = None
+        self._reads_pool: Pool | None = None
+
+    async def open(self) -> None:
+        """Open everything.
+
+        Raises:
+            OSError, asyncpg.PostgresError: the server cannot be reached; what was opened is closed.
+        """
+        try:
+            await self._lease.open()
+            for lane in self._lanes:
+                await lane.open()
+            self._control_pool = await create_pool(
+                self._dsn,
+                name="control",
+                application_name=self._name("control"),
+                min_size=1,
+                max_size=self.sizes.control,
+                session=CONTROL,
+            )
+            self._reads_pool = await create_pool(
+                self._dsn,
+                name="reads",
+                application_name=self._name("reads"),
+                min_size=1,
+                max_size=self.sizes.reads,
+                session=READS,
+            )
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Close everything; what does not close in time is cut."""
+        for lane in (*self._lanes, self._lease):
+            await lane.close()
+        pools, self._control_pool, self._reads_pool = (
+            (self._control_pool, self._reads_pool),
+            None,
+            None,
+        )
+        for pool in pools:
+            if pool is not None:
+                await close_pool(pool)
+
+    @asynccontextmanager
+    async def _controlling(self) -> AsyncIterator[PooledConnection]:
+        """Lend a connection for work on nodes and terms; after any exception it is cut for good."""
+        if self._control_pool is None:
+            raise RuntimeError("the store is not open")
+        async with self._control_pool.acquire(timeout=CONTROL.command_timeout) as connection:
+            try:
+                yield connection
+            except BaseException:
+                connection.terminate()
+                raise
+
+    async def _read(self, name: str, *arguments: object) -> list[asyncpg.Record]:
+        """Run the named query and return its rows.
+
+        Raises:
+            UnavailableError: the database did not answer.
+        """
+        if self._reads_pool is None:
+            raise RuntimeError("the store is not open")
+        try:
+            async with asyncio.timeout(READS.command_timeout), self._reads_pool.acquire() as taken:
+                return await taken.fetch(SQL[name], *arguments)
+        except CALL_ERRORS as error:
+            raise read_error(error) from error
+
+    async def _read_row(self, name: str, *arguments: object) -> asyncpg.Record | None:
+        rows = await self._read(name, *arguments)
+        return rows[0] if rows else None
+
+    def _name(self, purpose: str) -> str:
+        return f"odin-engine/{self.incarnation}/{purpose}"

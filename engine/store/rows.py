@@ -1,0 +1,63 @@
+"""A row of `execution` as an `Execution`: the one place that knows the order of the columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from odin.core.events import HistoryEvent
+from odin.core.execution import Execution, unpack_pending
+
+if TYPE_CHECKING:
+    import asyncpg
+
+
+def execution_of(row: asyncpg.Record) -> Execution:
+    """Return the execution that a row of the `load_*` queries holds."""
+    pending = unpack_pending(row[27])
+    return Execution(
+        shard_id=row[0],
+        namespace=row[1],
+        workflow_id=row[2],
+        run_id=row[3],
+        first_run_id=row[4],
+        workflow_type=row[5],
+        task_queue=row[6],
+        origin=row[7],
+        build_id=row[8],
+        status=row[9],
+        next_event_id=row[10],
+        state_token=row[11],
+        task_token=row[12],
+        started_us=row[13],
+        closed_us=row[14],
+        last_event_us=row[15],
+        run_deadline_us=row[16],
+        execution_deadline_us=row[17],
+        task_timeout_ms=row[18],
+        cancel_requested=row[19],
+        last_message_event_id=row[20],
+        last_visible_event_id=row[21],
+        signal_count=row[22],
+        history_bytes=row[23],
+        parent=row[24],
+        memo=row[25],
+        search_attributes=row[26],
+        workflow_task=pending.workflow_task,
+        activities=pending.activities,
+        timers=pending.timers,
+        reports=pending.reports,
+    )
+
+
+def event_of(row: asyncpg.Record) -> HistoryEvent:
+    """Return the event that a row of the `events*` queries holds."""
+    return HistoryEvent(row[0], row[1], row[2], row[3])
+
+
+def run_id_of(text: str) -> str | None:
+    """Return the run id in its canonical form, or None for what cannot be the id of any run."""
+    try:
+        return str(UUID(text))
+    except ValueError:
+        return None

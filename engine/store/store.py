@@ -1,0 +1,38 @@
+"""The store of one incarnation: every statement of an engine goes through it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from .lists import Lists
+from .nodes import Nodes
+from .reads import Reads
+from .shards import Shards
+from .writes import Writes
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class Store(Writes, Shards, Nodes, Reads, Lists):
+    """Writes under the fence, terms, leases and reads, on connections that name the incarnation.
+
+        async with Store(dsn, ids.incarnation()) as store:
+            await store.open_cluster(64, "sharded")
+
+    A process that goes on under a new incarnation makes a new store.
+    """
+
+    async def __aenter__(self) -> Self:
+        """Open the connections."""
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the connections."""
+        await self.close()
