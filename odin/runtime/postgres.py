@@ -161,7 +161,9 @@ def classify(error: BaseException) -> WriteOutcome:
 
     `RAISED` only where the server itself reported an error that ends the transaction and leaves the
     session standing. A lost connection, a timeout on this side, a cancellation, a shutdown of the
-    server or of the backend: the commit may have happened, or may still happen.
+    server or of the backend: the commit may have happened, or may still happen. Whatever else a
+    write raises is unknown too: asyncpg tells of a connection torn under it by several classes,
+    `InternalClientError` among them, which share no base.
     """
     if not isinstance(error, asyncpg.PostgresError):
         return WriteOutcome.UNKNOWN

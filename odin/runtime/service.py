@@ -59,21 +59,28 @@ async def serve(
 
     Raises:
         ExceptionGroup: one or more loops failed.
-        TimeoutError: draining took longer than `drain_timeout`, or a second signal cut it short.
+        TimeoutError: no loop failed, but draining took longer than `drain_timeout`, or a second
+            signal cut it short.
     """
     stop = stop or asyncio.Event()
     failures: list[Exception] = []
     watch = ParentWatch.from_environment()
     every: dict[str, Loop] = {**loops, "parent": watch} if watch else dict(loops)
-    async with asyncio.timeout(None) as deadline:
-        with _signals_set(stop, deadline):
-            async with asyncio.TaskGroup() as group:
-                for name, loop in every.items():
-                    group.create_task(_watched(name, loop, stop, failures), name=name)
-                log.info("serving", extra={"loops": sorted(every)})
-                await stop.wait()
-                log.info("draining", extra={"drain_timeout_s": drain_timeout.total_seconds()})
-                _reschedule(deadline, drain_timeout.total_seconds())
+    try:
+        async with asyncio.timeout(None) as deadline:
+            with _signals_set(stop, deadline):
+                async with asyncio.TaskGroup() as group:
+                    for name, loop in every.items():
+                        group.create_task(_watched(name, loop, stop, failures), name=name)
+                    log.info("serving", extra={"loops": sorted(every)})
+                    await stop.wait()
+                    log.info("draining", extra={"drain_timeout_s": drain_timeout.total_seconds()})
+                    _reschedule(deadline, drain_timeout.total_seconds())
+    except TimeoutError:
+        late = TimeoutError("draining was cut: a loop did not return in time")
+        if not failures:
+            raise late from None
+        failures.append(late)
     if failures:
         raise ExceptionGroup("loops failed", failures)
     log.info("stopped")
@@ -162,9 +169,10 @@ async def _watched(name: str, loop: Loop, stop: asyncio.Event, failures: list[Ex
         await loop(stop)
         if not stop.is_set():
             failures.append(LoopEndedError(f"loop {name!r} ended before it was told to stop"))
-            log.error("loop ended early", extra={"loop": name})
-    except Exception as error:  # any failure of a loop ends the service: serve raises it
-        log.exception("loop failed", extra={"loop": name})
+    except Exception as error:  # noqa: BLE001 - any failure of a loop ends the service, serve raises it
+        # The stack comes with the raised error; this line says at once what began the end.
+        detail = redact(f"{type(error).__name__}: {error}")
+        log.error("loop failed", extra={"loop": name, "detail": detail})  # noqa: TRY400 - see above
         failures.append(error)
     stop.set()
 

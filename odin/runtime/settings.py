@@ -1,8 +1,8 @@
 """Typed settings: one place that reads the environment, relations checked before anything starts.
 
 A service composes the blocks below into its own class and calls `load`. Variables are `ODIN_*`;
-a nested block's fields come after a double underscore (`ODIN_LEASE__RENEW_EVERY=3`). Durations are
-seconds or ISO 8601. A secret is of a type that never prints itself.
+a nested block's fields come after a double underscore (`ODIN_LEASE__RENEW_EVERY=3`). Declare
+durations as `Duration`: seconds or ISO 8601. A secret is of a type that never prints itself.
 """
 
 from __future__ import annotations
@@ -10,16 +10,38 @@ from __future__ import annotations
 from datetime import timedelta
 from enum import Enum
 from ipaddress import ip_address
-from typing import Self, TypeVar
+from typing import Annotated, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from odin.core.lease import LeaseTimes
 from odin.errors import ConfigurationError
 
 SettingsType = TypeVar("SettingsType", bound=BaseSettings)
+
+
+def _seconds(value: object) -> object:
+    """Read "3" and "0.5" as seconds; the environment has only text, and pydantic wants a unit."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+# Seconds ("2.5") or ISO 8601 ("PT2.5S"), never below zero.
+Duration: TypeAlias = Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0))]
 
 
 class Settings(BaseSettings):
@@ -166,9 +188,9 @@ class HttpSettings(Settings):
 class LeaseSettings(Block):
     """How a node's lease is held; the relations are those of `odin.core.lease.LeaseTimes`."""
 
-    renew_every: timedelta = timedelta(seconds=3)
-    serve_for: timedelta = timedelta(seconds=8)
-    duration: timedelta = timedelta(seconds=10)
+    renew_every: Duration = timedelta(seconds=3)
+    serve_for: Duration = timedelta(seconds=8)
+    duration: Duration = timedelta(seconds=10)
 
     @property
     def times(self) -> LeaseTimes:
