@@ -107,15 +107,17 @@ CREATE TABLE execution (
 -- At most one open run per workflow id.
 CREATE UNIQUE INDEX execution_open ON execution (shard_id, namespace, workflow_id)
     WHERE status = 'running';
--- The newest run of a workflow id. A run id begins with the time at which it was made.
-CREATE INDEX execution_latest ON execution (shard_id, namespace, workflow_id, started_at, run_id);
+-- The newest run of a workflow id. This index and those for lists hold neither shard_id nor run_id:
+-- on an empty table they would look as good as the primary key for finding a run, and a plan made
+-- then would read a shard's whole index to find one row.
+CREATE INDEX execution_latest ON execution (namespace, workflow_id, started_at);
 CREATE INDEX execution_due ON execution (shard_id, due_at, run_id) WHERE due_at IS NOT NULL;
 -- What a new owner pages through: open runs with a task that waits to be taken.
 CREATE INDEX execution_has_task ON execution (shard_id, run_id) WHERE has_task;
--- Lists of the API, newest first, each with the run id to break ties between pages.
-CREATE INDEX execution_by_time ON execution (namespace, started_at, run_id);
-CREATE INDEX execution_by_status ON execution (namespace, status, started_at, run_id);
-CREATE INDEX execution_by_type ON execution (namespace, workflow_type, started_at, run_id);
+-- Lists of the API, newest first.
+CREATE INDEX execution_by_time ON execution (namespace, started_at);
+CREATE INDEX execution_by_status ON execution (namespace, status, started_at);
+CREATE INDEX execution_by_type ON execution (namespace, workflow_type, started_at);
 
 -- Append-only. range_id and txid are evidence: under which term, in which transaction.
 CREATE TABLE event (
@@ -144,7 +146,9 @@ CREATE TABLE outbox (
     PRIMARY KEY (shard_id, id)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
 
-CREATE INDEX outbox_due ON outbox (shard_id, next_publish_at, id);
+-- The predicate holds for every row. It keeps this index from being taken for the primary key, see
+-- execution_latest: only a query that states it may use it.
+CREATE INDEX outbox_due ON outbox (shard_id, next_publish_at, id) WHERE publish_count >= 0;
 
 -- What was acknowledged, so that the same request id gets the same acceptance.
 CREATE TABLE request (
@@ -349,7 +353,8 @@ CREATE FUNCTION commit_group(
 )
     LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
     SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+    SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
     v_held integer[];
@@ -415,7 +420,7 @@ BEGIN
         )
         WHERE e.shard_id = x.shard_id
           AND e.run_id = x.run_id
-          AND e.status = 'running'
+          AND e.closed_at IS NULL
           AND e.next_event_id <= x.next_event_id
           AND x.shard_id = ANY (v_held);
         GET DIAGNOSTICS v_count = ROW_COUNT;

@@ -7,7 +7,9 @@ CROSS JOIN LATERAL (
     SELECT outbox.shard_id, outbox.id, outbox.destination, outbox.body, outbox.publish_count,
         outbox.next_publish_at
     FROM outbox
-    WHERE outbox.shard_id = wanted.shard_id AND outbox.next_publish_at <= from_us($2::bigint)
+    WHERE outbox.shard_id = wanted.shard_id
+      AND outbox.publish_count >= 0
+      AND outbox.next_publish_at <= from_us($2::bigint)
     ORDER BY outbox.next_publish_at, outbox.id
     LIMIT $3
 ) AS due

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from .lists import Lists
+from .lookups import Lookups
 from .nodes import Nodes
 from .reads import Reads
 from .shards import Shards
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-class Store(Writes, Shards, Nodes, Reads, Lists):
+class Store(Writes, Shards, Nodes, Reads, Lookups, Lists):
     """Writes under the fence, terms, leases and reads, on connections that name the incarnation.
 
         async with Store(dsn, ids.incarnation()) as store:

@@ -81,6 +81,17 @@ class StoredRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Lookup:
+    """A request's run and its request id, to be looked up; a request id "" is nobody's."""
+
+    shard_id: int
+    namespace: str
+    workflow_id: str
+    run_id: str | None
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutionSummary:
     """One line of a list of executions."""
 
