@@ -6,13 +6,12 @@ User values keep their exact bytes: none is encoded anew on its way into a histo
 from __future__ import annotations
 
 import math
-import re
 from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
 from odin.core.ids import check_id
-from odin.core.payload import JSON, PAYLOAD_BYTES_MAX, Payload, clean_text, encode
+from odin.core.payload import JSON, PAYLOAD_BYTES_MAX, Payload, clean_text
 from odin.core.requests import (
     RequestCancelWorkflow,
     SignalWorkflow,
@@ -25,7 +24,6 @@ ARGUMENTS_MAX: Final = 64
 KEYS_MAX: Final = 64
 _TEXT_CHARS_MAX: Final = 1_000
 _DAYS_MAX_SECONDS: Final = 10 * 366 * 86_400
-_LONG_INTEGER: Final = re.compile(rb"[0-9]{19}")
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=_DAYS_MAX_SECONDS, description="Seconds.")]
 _ID_SCHEMA: Final = {"pattern": "^[A-Za-z0-9._:@-]{1,200}$"}  # shown here, judged by check_id
@@ -188,11 +186,9 @@ def payload(value: msgspec.Raw, what: str) -> Payload:
             reason="PAYLOAD_TOO_LARGE",
         )
     try:
-        decoded = msgspec.json.decode(data)  # what a worker cannot read must not enter a history
+        msgspec.json.decode(data)  # what a worker cannot read must not enter a history
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise PayloadError(f"{what} cannot be read back: {error}") from error
-    if _LONG_INTEGER.search(data):
-        encode(decoded, what)  # refuses integers beyond 64 bits
     return Payload(JSON, data)
 
 

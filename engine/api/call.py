@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,24 +11,20 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from odin.core.ids import DEFAULT_NAMESPACE, check_id, check_run_id
-from odin.errors import InternalError, InvalidArgumentError, OdinError, PermissionDeniedError
-from odin.runtime.http import strict_json
+from odin.errors import InvalidArgumentError, OdinError
+from odin.runtime.http import MEDIA_TYPE, problem_of, strict_json
+from odin.runtime.http.problem import retry_after_of
 
 from .bodies import Body, Target
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-log = logging.getLogger(__name__)
-
-BODY_BYTES_MAX: Final = 1024 * 1024
 QUERY_PARAMETERS_MAX: Final = 32
 TIMEOUT_MS_DEFAULT: Final = 15_000
 _TIMEOUT_SECONDS_MAX: Final = 60.0
 MSGPACK: Final = "application/msgpack"
 _JSON: Final = b"application/json"
-_PROBLEM: Final = b"application/problem+json"
-_NO_STORE: Final = (b"cache-control", b"no-store")
 
 BodyType = TypeVar("BodyType", bound=Body)
 Headers: TypeAlias = list[tuple[bytes, bytes]]
@@ -168,7 +163,7 @@ def integer(given: str, what: str, low: int, high: int) -> int:
 
 
 class Endpoint:
-    """An ASGI application that serves one route and turns every error into problem+json."""
+    """An ASGI application that serves one route and turns refusals into problem+json."""
 
     __slots__ = ("_counts", "_handler", "_name", "_query")
 
@@ -187,8 +182,6 @@ class Endpoint:
             answer = await self._answer(scope, receive)
         except OdinError as error:
             answer = problem(error, scope["path"])
-        except Exception as error:  # noqa: BLE001 - the last resort of a request: a fault of ours
-            answer = fault(error, scope["path"])
         key = (self._name, answer.status)
         self._counts[key] = self._counts.get(key, 0) + 1
         await send_answer(answer, send)
@@ -199,7 +192,6 @@ class Endpoint:
         body = b""
         if scope["method"] == "POST":
             body = await _read_body(headers, receive)
-            _check_sender(headers, has_body=bool(body))
         return await self._handler(Call(scope["path_params"], query, headers, body))
 
 
@@ -208,7 +200,6 @@ async def send_answer(answer: Answer, send: Send) -> None:
     headers = [
         (b"content-type", answer.content_type),
         (b"content-length", str(len(answer.body)).encode()),
-        _NO_STORE,
         *answer.headers,
     ]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
@@ -216,38 +207,12 @@ async def send_answer(answer: Answer, send: Send) -> None:
 
 
 def problem(error: OdinError, instance: str) -> Answer:
-    """Return an error as problem+json (RFC 9457)."""
-    body: dict[str, object] = {
-        "type": f"urn:odin:error:{error.reason.lower().replace('_', '-')}",
-        "title": error.reason.replace("_", " ").capitalize(),
-        "status": error.status,
-        "detail": str(error),
-        "instance": instance,
-        "code": error.code.name,
-        "reason": error.reason,
-        "retryable": error.retryable,
-    }
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    wait = error.retry_after
-    if wait is not None:
-        body["retry_after_ms"] = math.ceil(wait * 1_000)
-        headers = ((b"retry-after", str(max(1, math.ceil(wait))).encode()),)
-    if error.details:
-        body["details"] = error.details
-    return Answer(_encoder.encode(body), error.status, _PROBLEM, headers)
-
-
-def fault(cause: Exception, instance: str) -> Answer:
-    """Log `cause` and return the 500 that tells of it, with an id to find it by."""
-    error_id = secrets.token_hex(8)
-    log.error(
-        "request failed", exc_info=cause, extra={"error_id": error_id, "path": instance[:200]}
-    )
-    error = InternalError(
-        f"odin failed on this request; its log has the cause under error_id {error_id}",
-        details={"error_id": error_id},
-    )
-    return problem(error, instance)
+    """Return an error as problem+json."""
+    status = error.status
+    wait = retry_after_of(error, status)
+    headers = () if wait is None else ((b"retry-after", str(max(1, math.ceil(wait))).encode()),)
+    body = _encoder.encode(problem_of(error, instance, status))
+    return Answer(body, status, MEDIA_TYPE.encode(), headers)
 
 
 def _query(raw: bytes, known: frozenset[str]) -> dict[str, str]:
@@ -278,40 +243,24 @@ def _query(raw: bytes, known: frozenset[str]) -> dict[str, str]:
 
 
 async def _read_body(headers: Headers, receive: Receive) -> bytes:
-    """Return the body, refusing one that is too large as soon as that shows."""
-    for key, value in headers:
-        if key == b"content-length" and value.isdigit() and int(value[:20]) > BODY_BYTES_MAX:
-            raise _too_large()
+    """Return the body; its size and time are bounded further out."""
     message = await receive()
     body: bytes = message.get("body", b"")
-    if not message.get("more_body", False) and len(body) <= BODY_BYTES_MAX:
-        return body
-    parts = [body]
-    size = len(body)
-    while message.get("more_body", False) and size <= BODY_BYTES_MAX:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-    if size > BODY_BYTES_MAX:
-        raise _too_large()
-    return b"".join(parts)
-
-
-def _too_large() -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"the body is larger than {BODY_BYTES_MAX} bytes", reason="BODY_TOO_LARGE"
-    )
-
-
-def _check_sender(headers: Headers, *, has_body: bool) -> None:
-    """Refuse what a page of another site can make a browser send."""
-    content_type = b""
-    for key, value in headers:
-        if key == b"content-type":
-            content_type = value
-        elif key == b"sec-fetch-site" and value == b"cross-site":
-            raise PermissionDeniedError("requests from pages of other sites are refused")
-    if has_body and content_type.split(b";", 1)[0].strip().lower() != _JSON:
+    if message.get("more_body", False):
+        parts = [body]
+        while message.get("more_body", False):
+            message = await receive()
+            parts.append(message.get("body", b""))
+        body = b"".join(parts)
+    if body and not _is_json(headers):  # a page of another site may send text, but not this
         raise InvalidArgumentError(
             "the body must be sent as content-type: application/json", reason="BAD_CONTENT_TYPE"
         )
+    return body
+
+
+def _is_json(headers: Headers) -> bool:
+    for key, value in headers:
+        if key == b"content-type":
+            return value.split(b";", 1)[0].strip().lower() == _JSON
+    return False
