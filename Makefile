@@ -47,6 +47,7 @@ test-core: venv ## the tests that need no server, for each save
 
 .PHONY: test
 test: venv ## every test; sets up Postgres, RabbitMQ and Valkey first
+	$(BIN)/python -m cluster.servers --prepare
 	$(PYTEST) -q tests
 
 .PHONY: demo

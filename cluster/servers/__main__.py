@@ -1,7 +1,8 @@
 """`python -m cluster.servers`: start the three servers, print their addresses, stay until stopped.
 
 The addresses are printed as shell lines, and written with `--env FILE` to a file that only its
-owner may read, since they carry the passwords.
+owner may read, since they carry the passwords. `--prepare` only makes sure that the programs are
+there, which may install a package, and ends.
 """
 
 import argparse
@@ -9,23 +10,47 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from .common import write_private
+from .common import ServerError, write_private
 from .group import ServerSet
+from .rabbitmq import URL_VARIABLE, ensure_installed
 
 
-def main() -> None:
-    """Run until SIGINT or SIGTERM."""
-    parser = argparse.ArgumentParser(prog="cluster.servers", description=main.__doc__)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until SIGINT or SIGTERM and return the exit code."""
+    parser = argparse.ArgumentParser(prog="cluster.servers", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path(".odin/servers"), help="data folder")
     parser.add_argument("--env", type=Path, help="also write the addresses to this file")
-    arguments = parser.parse_args()
-    asyncio.run(serve(arguments.folder, arguments.env))
+    parser.add_argument("--prepare", action="store_true", help="install what is missing and end")
+    given = parser.parse_args(arguments)
+    work = prepare(os.environ) if given.prepare else serve(given.folder, given.env)
+    code = 0
+    try:
+        asyncio.run(work)
+    except* ServerError as failed:
+        sys.stderr.write("".join(f"{error}\n" for error in _leaves(failed)))
+        code = 1
+    return code
+
+
+async def prepare(environ: Mapping[str, str]) -> None:
+    """Make sure that the one program that no wheel brings is there, unless a broker is named.
+
+    Raises:
+        ServerError: it is not, and cannot be installed.
+    """
+    if not (environ.get(URL_VARIABLE) or environ.get("ODIN_TEST_RABBITMQ")):
+        await ensure_installed(environ)
 
 
 async def serve(folder: Path, env_file: Path | None) -> None:
-    """Start the servers, tell their addresses, wait for a signal, stop the servers."""
+    """Start the servers, tell their addresses, wait for a signal, stop the servers.
+
+    Raises:
+        ExceptionGroup: of `ServerError`, one for each server that did not start.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -49,5 +74,13 @@ def exports(servers: ServerSet) -> str:
     return "".join(f"export {name}='{url}'\n" for name, url in names.items())
 
 
+def _leaves(group: BaseExceptionGroup[ServerError]) -> Iterable[ServerError]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

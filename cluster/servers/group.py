@@ -44,7 +44,7 @@ class ServerSet:
         await _together([server.stop for server in self.all])
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        await self.start()  # which leaves nothing running when it fails
         return self
 
     async def __aexit__(self, *_error: object) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cluster.servers import ExternalServer, ServerError, ServerSet, leftovers, rabbitmq
+from cluster.servers import __main__ as command
 from cluster.servers.common import Process, secret_file
 
 
@@ -79,6 +80,26 @@ async def test_without_rabbitmq_root_installs_it_and_no_service_may_start_meanwh
         "policy 101",
     ]
     assert not (tmp_path / "policy-rc.d").exists()
+
+
+def test_a_missing_program_is_told_in_one_line_and_no_traceback(
+    no_rabbitmq: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.delenv("ODIN_TEST_RABBITMQ", raising=False)
+    assert command.main(["--prepare"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "RabbitMQ is not installed",
+        "Run: sudo apt-get install rabbitmq-server, or set ODIN_AMQP_URL.",
+    ]
+
+
+def test_with_a_named_broker_nothing_is_installed(
+    no_rabbitmq: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("ODIN_AMQP_URL", "amqp://somewhere/")
+    assert command.main(["--prepare"]) == 0
 
 
 def test_where_systemd_runs_the_machines_broker_is_kept_off_at_the_next_boot_too() -> None:
