@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from odin.core.execution import due_us, pack_pending
 
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from odin.core.execution import Execution
 
     from .group import Group
+
+_Value = TypeVar("_Value")
 
 
 def encode_group(group: Group) -> list[object]:
@@ -45,19 +47,19 @@ def _images(executions: list[Execution]) -> list[object]:
         [x.state_token for x in executions],
         [x.task_token for x in executions],
         [x.build_id for x in executions],
-        [x.closed_us for x in executions],
+        _sparse([x.closed_us for x in executions]),
         [x.last_event_us for x in executions],
         [due_us(x) for x in executions],
-        [x.run_deadline_us for x in executions],
-        [x.execution_deadline_us for x in executions],
+        _sparse([x.run_deadline_us for x in executions]),
+        _sparse([x.execution_deadline_us for x in executions]),
         [x.has_scheduled_task for x in executions],
         [x.cancel_requested for x in executions],
         [x.last_message_event_id for x in executions],
         [x.last_visible_event_id for x in executions],
         [x.signal_count for x in executions],
         [x.history_bytes for x in executions],
-        [x.memo for x in executions],
-        [x.search_attributes for x in executions],
+        _sparse([x.memo for x in executions]),
+        _sparse([x.search_attributes for x in executions]),
         [pack_pending(x) for x in executions],
     ]
 
@@ -72,8 +74,13 @@ def _starts(executions: list[Execution]) -> list[object]:
         [x.origin for x in executions],
         [x.started_us for x in executions],
         [x.task_timeout_ms for x in executions],
-        [x.parent for x in executions],
+        _sparse([x.parent for x in executions]),
     ]
+
+
+def _sparse(column: list[_Value | None]) -> list[_Value | None]:
+    """Return the column, or nothing of it if it holds nothing: a missing value arrives as null."""
+    return column if any(value is not None for value in column) else []
 
 
 def _events(group: Group, terms: dict[int, int]) -> list[object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from odin.core.events import HistoryEvent
@@ -11,8 +11,10 @@ from odin.core.execution import Execution, unpack_pending
 if TYPE_CHECKING:
     import asyncpg
 
+    Row: TypeAlias = asyncpg.Record | tuple[Any, ...]
 
-def execution_of(row: asyncpg.Record) -> Execution:
+
+def execution_of(row: Row) -> Execution:
     """Return the execution that a row of the `load_*` queries holds."""
     pending = unpack_pending(row[27])
     return Execution(
