@@ -1,4 +1,4 @@
-"""The two ends of a link's WebSocket: aiohttp's client, and the server side of an ASGI application."""
+"""The two ends of a link's WebSocket: aiohttp's client, and an ASGI application's server side."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import aiohttp
 
 from odin.core.wire import FRAME_BYTES_MAX
-from odin.errors import UnavailableError
 from odin.runtime.links import LinkClosedError
 
 if TYPE_CHECKING:
@@ -18,10 +17,6 @@ if TYPE_CHECKING:
 WORKER_PATH: Final = "/v1/links/worker"
 PEER_PATH: Final = "/v1/links/peer"
 CONNECT_SECONDS: Final = 3.0
-
-
-class _Headers(Protocol):
-    def __call__(self) -> Mapping[str, str]: ...
 
 
 class ClientSocket:
@@ -65,7 +60,10 @@ class ServerSocket:
 
     async def send_bytes(self, data: bytes) -> None:
         """Send one binary message."""
-        await self._websocket.send({"type": "websocket.send", "bytes": data})
+        try:
+            await self._websocket.send({"type": "websocket.send", "bytes": data})
+        except Exception as error:  # Starlette and each server have their own type for this
+            raise ConnectionResetError(f"{type(error).__name__}: {error}") from error
 
     async def receive_bytes(self) -> bytes | None:
         """Return the next binary message, or None once the connection is closed."""
@@ -78,9 +76,13 @@ class ServerSocket:
 
     async def close(self, code: int, reason: str) -> None:
         """Close the connection."""
-        if self._open:
-            self._open = False
+        if not self._open:
+            return
+        self._open = False
+        try:
             await self._websocket.send({"type": "websocket.close", "code": code, "reason": reason})
+        except Exception as error:  # as in send_bytes
+            raise ConnectionResetError(f"{type(error).__name__}: {error}") from error
 
 
 def new_session() -> aiohttp.ClientSession:
@@ -90,7 +92,10 @@ def new_session() -> aiohttp.ClientSession:
 
 
 async def connect_socket(
-    session: aiohttp.ClientSession, address: str, path: str, headers: Callable[[], Mapping[str, str]]
+    session: aiohttp.ClientSession,
+    address: str,
+    path: str,
+    headers: Callable[[], Mapping[str, str]],
 ) -> Socket:
     """Open a link's WebSocket.
 
@@ -112,7 +117,7 @@ async def connect_socket(
             autoping=True,
             heartbeat=None,
             max_msg_size=FRAME_BYTES_MAX + 1,
-            timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
+            timeout=aiohttp.ClientWSTimeout(ws_close=0.4),
         )
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
         raise LinkClosedError(f"cannot open {url}: {type(error).__name__}: {error}") from error
@@ -124,7 +129,6 @@ __all__ = [
     "WORKER_PATH",
     "ClientSocket",
     "ServerSocket",
-    "UnavailableError",
     "connect_socket",
     "new_session",
 ]

@@ -8,9 +8,9 @@ frame once the running callbacks are done. So whatever one turn of the event loo
 together, without a timer and without a wait.
 
 A link is good until it ends, and it ends once: closed by either side, silent for too long, too slow
-to take what is queued, or damaged. What was under way is then lost, as on a wire; every request that
-has no answer is told so. Nothing here repeats anything: that is for whoever knows what may be said
-twice.
+to take what is queued, or damaged. What was under way is then lost, as on a wire; every request
+that has no answer is told so. Nothing here repeats anything: that is for whoever knows what may be
+said twice.
 
 Liveness is counted in ticks of the event loop and not by a clock: a process that was stopped for a
 while first reads what has arrived, and only then judges the silence.
@@ -41,7 +41,8 @@ PING_SECONDS: Final = 2.0
 DEAD_SECONDS: Final = 6.0
 _TICK_SECONDS: Final = 1.0
 _HEADER_ROOM: Final = 5
-_CLOSE_SECONDS: Final = 1.0
+_SHORT_ARRAY_MAX: Final = 15
+_CLOSE_SECONDS: Final = 0.5
 
 log = logging.getLogger(__name__)
 
@@ -281,7 +282,7 @@ class Link:
     def _take_frame(self) -> bytes:
         """Return what has gathered as one msgpack array, and begin anew."""
         count, frame = self._count, self._frame
-        if count < 16:
+        if count <= _SHORT_ARRAY_MAX:
             frame[4] = 0x90 | count
             data = bytes(memoryview(frame)[4:])
         else:
