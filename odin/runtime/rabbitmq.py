@@ -10,6 +10,7 @@ durable quorum queue. Everything else is NotPublishedError, and may yet have arr
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import random
 from typing import TYPE_CHECKING, Final
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from aiormq.abc import AbstractChannel as Channel
     from aiormq.abc import AbstractConnection as Connection
 
+    from odin.core.topology import Queue
+
 __all__ = ["BrokerError", "Consumer", "Delivery", "PublisherConnection"]
 
 PUBLISH_SECONDS: Final = 5.0
@@ -46,6 +49,7 @@ OUTSTANDING_MAX: Final = 100
 _PERSISTENT: Final = 2
 _ALARM_PROBE_SECONDS: Final = 0.2
 _ALARM_CHECK_SECONDS: Final = 0.5
+_DELETION_SECONDS: Final = 0.25
 
 log = logging.getLogger(__name__)
 
@@ -196,43 +200,42 @@ class _Channels:
         self._channel = channel
         self._declaring: Channel | None = None
         self._declare_lock = asyncio.Lock()
-        self._declared: dict[str, str] = {}
+        self._declared: dict[str, Queue] = {}
 
     async def publish(self, sending: _Sending) -> None:
-        """Publish once, and once more if the message comes back.
+        """Publish once, and once more if the message comes back or is refused.
 
         Raises:
-            NotPublishedError: Returned twice, refused, or the connection ended.
+            NotPublishedError: Returned or refused twice, or the connection ended.
         """
+        queue = await self._queue_of(sending.destination)
         try:
-            await self._send(sending)
-        except PublishError:
-            # Whoever met the missing queue first has it declared again; others find it there.
-            self._declared.pop(sending.destination, None)
+            await self._send(sending, queue)
+        except DeliveryError:
+            # The queue is gone, or about to be. One that is made anew before the broker has told
+            # the consumers of the old one never delivers to them (seen with 3.10): wait for that.
+            await asyncio.sleep(_DELETION_SECONDS)
+            await self._declare_again(sending.destination, queue)
             try:
-                await self._send(sending)
-            except PublishError as error:
-                raise NotPublishedError("returned: no such queue") from error
+                await self._send(sending, queue)
+            except DeliveryError as error:
+                how = "returned" if isinstance(error, PublishError) else "refused"
+                raise NotPublishedError(f"{how} by the broker: {queue.name}") from error
 
-    async def _send(self, sending: _Sending) -> None:
-        queue = self._declared.get(sending.destination)
-        if queue is None:
-            queue = await self._declare(sending.destination)
+    async def _send(self, sending: _Sending, queue: Queue) -> None:
         sending.maybe_sent = True
         try:
             # `wait=False` skips the wait for the socket's buffer, not the one for the confirm.
             await self._channel.basic_publish(  # type: ignore[call-arg] # not in the abstract class
                 sending.body,
-                routing_key=queue,
+                routing_key=queue.name,
                 properties=sending.properties,
                 mandatory=True,
                 wait=False,
             )
-        except PublishError:
+        except DeliveryError:
             sending.maybe_sent = False
             raise
-        except DeliveryError as error:
-            raise NotPublishedError("refused by the broker") from error
         except asyncio.CancelledError as error:
             if is_cancelled():
                 raise
@@ -242,18 +245,29 @@ class _Channels:
                 f"the connection failed: {type(error).__name__}", maybe_sent=True
             ) from error
 
-    async def _declare(self, destination: str) -> str:
-        async with self._declare_lock:
-            if (known := self._declared.get(destination)) is not None:
-                return known
+    async def _queue_of(self, destination: str) -> Queue:
+        queue = self._declared.get(destination)
+        if queue is None:
             queue = queue_of(destination)
+            await self._declare(destination, queue)
+        return queue
+
+    async def _declare_again(self, destination: str, failed: Queue) -> None:
+        """Declare a queue that was declared, once for all messages that met its absence."""
+        if self._declared.get(destination) is failed:
+            del self._declared[destination]
+        await self._declare(destination, dataclasses.replace(failed))
+
+    async def _declare(self, destination: str, queue: Queue) -> None:
+        async with self._declare_lock:
+            if destination in self._declared:
+                return
             try:
                 channel = await self._declaring_channel()
                 await declare(channel, queue)
             except BrokerError as error:
                 raise NotPublishedError(str(error)) from error
-            self._declared[destination] = queue.name
-            return queue.name
+            self._declared[destination] = queue
 
     async def _declaring_channel(self) -> Channel:
         if self._declaring is not None and not self._declaring.is_closed:

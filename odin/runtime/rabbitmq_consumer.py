@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 
 WATCHDOG_SECONDS: Final = 10.0
 _FAILURES_BEFORE_RECONNECT: Final = 3
+# Checks in a row without a delivery after which a subscription is replaced. A queue that is deleted
+# and made anew at once lists the old consumer and delivers into the void (seen with 3.10): nothing
+# that the broker can be asked shows it.
+_IDLE_CHECKS_MAX: Final = 3
+_IDLE: Final = "idle"
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +149,8 @@ class Consumer:
                 finally:
                     self._subscriptions.pop(queue.name, None)
                     await close_channel(channel)
+                if subscription.was_idle:
+                    continue
             except BrokerError as error:
                 failures += 1
                 log.warning("consuming failed", extra={"queue": queue.name, "detail": str(error)})
@@ -176,9 +183,16 @@ class _Subscription:
         self._open_tags: dict[int, bool] = {}
         self._to_ack: list[int] = []
         self._over: str | None = None
+        self._idle_checks = 0
         self.wake = asyncio.Event()
 
+    @property
+    def was_idle(self) -> bool:
+        """Whether it ended for want of deliveries and nothing else."""
+        return self._over == _IDLE
+
     def ack(self, tag: int) -> None:
+        """Note that a message is acknowledged; a repeat changes nothing."""
         if tag in self._open_tags and not self._open_tags[tag]:
             self._open_tags[tag] = True
             self._to_ack.append(tag)
@@ -214,7 +228,10 @@ class _Subscription:
             if self._consumer.prefetch != self._prefetch and self._over is None:
                 await self._consume(channel)
         if self._over is not None and not ended.is_set():
-            log.warning("consuming anew", extra={"queue": self._queue.name, "detail": self._over})
+            level = logging.DEBUG if self.was_idle else logging.WARNING
+            log.log(
+                level, "consuming anew", extra={"queue": self._queue.name, "detail": self._over}
+            )
 
     def _end(self, why: str) -> None:
         self._over = self._over or why
@@ -237,6 +254,7 @@ class _Subscription:
         properties = message.header.properties
         tag = message.delivery_tag or 0
         self._open_tags[tag] = False
+        self._idle_checks = 0
         delivery = Delivery(
             queue=self._queue.name,
             body=message.body,
@@ -281,7 +299,11 @@ class _Subscription:
         return frames
 
     async def _check(self, channel: Channel) -> None:
-        """Ask the broker whether somebody consumes the queue; ends this subscription if not."""
+        """Ask the broker whether the queue is consumed; end this subscription if it looks dead."""
+        self._idle_checks += 1
+        if self._idle_checks >= _IDLE_CHECKS_MAX and not self._open_tags:
+            self._end(_IDLE)
+            return
         async with broker_errors(f"checking {self._queue.name}"):
             answer = await channel.queue_declare(
                 self._queue.name, passive=True, timeout=RPC_SECONDS
