@@ -72,6 +72,17 @@ async def test_of_a_migration_that_fails_nothing_stays(empty: str, folder: Path)
     assert await migrate(empty, folder) == ["0002_second"]
 
 
+async def test_a_migration_that_cannot_be_written_down_is_not_applied(
+    empty: str, folder: Path
+) -> None:
+    (folder / "0002_second.sql").write_text(
+        "CREATE TABLE two (); ALTER TABLE schema_migration ADD CHECK (number < 2);"
+    )
+    with pytest.raises(asyncpg.CheckViolationError):
+        await migrate(empty, folder)
+    assert await tables(empty) == {"one"}
+
+
 async def test_a_newer_database_is_refused_by_older_code(empty: str, folder: Path) -> None:
     await migrate(empty, folder)
     (folder / "0002_second.sql").unlink()

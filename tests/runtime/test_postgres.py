@@ -76,6 +76,14 @@ async def test_a_released_connection_carries_no_transaction_to_the_next(pool: Po
             assert not connection.is_in_transaction()
 
 
+async def test_releasing_a_connection_costs_no_round_trip(pool: Pool, other: Connection) -> None:
+    async with pool.acquire() as connection:
+        pid = connection.get_server_pid()
+        await connection.execute("SELECT 42")
+    last = await other.fetchval("SELECT query FROM pg_stat_activity WHERE pid = $1", pid)
+    assert last == "SELECT 42"
+
+
 @pytest.mark.parametrize(
     "bounds",
     [
@@ -143,6 +151,29 @@ async def test_a_transaction_left_open_is_ended_by_the_server_and_unknown(dsn: s
     with pytest.raises(Exception, match=r".+") as raised:
         await idle.execute("COMMIT")
     assert classify(raised.value) is WriteOutcome.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (asyncpg.AdminShutdownError, WriteOutcome.UNKNOWN),
+        (asyncpg.CrashShutdownError, WriteOutcome.UNKNOWN),
+        (asyncpg.CannotConnectNowError, WriteOutcome.UNKNOWN),
+        (asyncpg.StatementCompletionUnknownError, WriteOutcome.UNKNOWN),
+        (asyncpg.ConnectionFailureError, WriteOutcome.UNKNOWN),
+        (asyncpg.IdleInTransactionSessionTimeoutError, WriteOutcome.UNKNOWN),
+        (asyncpg.InternalServerError, WriteOutcome.UNKNOWN),
+        (asyncpg.PostgresIOError, WriteOutcome.UNKNOWN),
+        (asyncpg.DeadlockDetectedError, WriteOutcome.RAISED),
+        (asyncpg.SerializationError, WriteOutcome.RAISED),
+        (asyncpg.UniqueViolationError, WriteOutcome.RAISED),
+        (asyncpg.QueryCanceledError, WriteOutcome.RAISED),
+    ],
+)
+def test_the_kind_of_an_error_alone_says_whether_the_outcome_is_known(
+    error: type[asyncpg.PostgresError], expected: WriteOutcome
+) -> None:
+    assert classify(error("as the server names it")) is expected
 
 
 async def test_our_own_timeout_and_cancellation_leave_the_outcome_unknown(
