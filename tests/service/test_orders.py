@@ -183,6 +183,15 @@ def test_a_subscription_cancelled_while_it_sleeps_just_ends() -> None:
     assert isinstance(owner.closing, c.CancelWorkflow)
 
 
+def test_what_is_cancelled_before_its_first_task_ends_as_cancelled() -> None:
+    owner = Owner(subscription, Plan(5.0, 499, "visa"))
+    owner.cancel()
+    owner.step()
+
+    assert isinstance(owner.closing, c.CancelWorkflow)
+    owner.check_replay()
+
+
 def test_a_subscription_ends_when_its_card_declines() -> None:
     owner = Owner(subscription, Plan(5.0, 499, "declined", period=4))
     owner.step()
