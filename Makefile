@@ -68,7 +68,7 @@ bench: venv ## measure throughput and latency
 
 .PHONY: schema
 schema: venv ## write schema/current.sql from the migrations
-	$(BIN)/python -m cluster.schema
+	$(BIN)/python -m cluster.servers.schema schema/current.sql
 
 .PHONY: clean
 clean: ## remove what was built here, the virtual environment and odin's data included

