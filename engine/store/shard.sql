@@ -24,16 +24,19 @@ RETURNING shard_id;
 -- name: end_blocking_backends
 -- Ends the sessions that keep the backend $1 from its lock, if they belong to a dead process, to an
 -- earlier one of the same node, or to the asker itself (a connection that it lost).
-SELECT blocker.pid
-FROM unnest(pg_blocking_pids($1)) AS blocker (pid)
-JOIN pg_stat_activity AS activity ON activity.pid = blocker.pid
-JOIN node AS theirs ON theirs.incarnation = split_part(activity.application_name, '/', 2)
-WHERE activity.application_name LIKE 'odin-engine/%'
-  AND (
-      theirs.state = 'dead'
-      OR theirs.node_id = (SELECT mine.node_id FROM node AS mine WHERE mine.incarnation = $2)
-  )
-  AND pg_terminate_backend(blocker.pid);
+-- The choice is materialized: the planner would otherwise end every blocker first and choose then.
+WITH chosen AS MATERIALIZED (
+    SELECT blocker.pid
+    FROM unnest(pg_blocking_pids($1)) AS blocker (pid)
+    JOIN pg_stat_activity AS activity ON activity.pid = blocker.pid
+    JOIN node AS theirs ON theirs.incarnation = split_part(activity.application_name, '/', 2)
+    WHERE activity.application_name LIKE 'odin-engine/%'
+      AND (
+          theirs.state = 'dead'
+          OR theirs.node_id = (SELECT mine.node_id FROM node AS mine WHERE mine.incarnation = $2)
+      )
+)
+SELECT pid FROM chosen WHERE pg_terminate_backend(pid);
 
 -- name: cluster_view
 -- One row: the database's clock, then the nodes and the shards column by column.

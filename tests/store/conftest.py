@@ -1,4 +1,4 @@
-"""A cluster of two nodes: `store` of the first, which owns every shard, and `rival` of the second."""
+"""A cluster of two nodes: `store` of the first, `rival` of the second."""
 
 from collections.abc import AsyncIterator
 from typing import Any

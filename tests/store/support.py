@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import asyncpg
+import msgspec
 
 from engine.store import EventWrite, Group, Store
 from odin.core.events import HistoryEvent
@@ -20,10 +21,10 @@ WHERE datname = current_database() AND wait_event_type = 'Lock'
 """
 
 
-def run(shard_id: int = 0, workflow_id: str = "order-1", **fields: Any) -> Execution:
+def run(shard_id: int = 0, workflow_id: str = "order-1", **fields: object) -> Execution:
     """Return a run that has just been started."""
     run_id = IDS.run_id()
-    values: dict[str, Any] = {
+    values: dict[str, object] = {
         "namespace": "default",
         "first_run_id": run_id,
         "workflow_type": "order",
@@ -34,9 +35,8 @@ def run(shard_id: int = 0, workflow_id: str = "order-1", **fields: Any) -> Execu
         "last_event_us": NOW_US,
         "workflow_task": WorkflowTask("scheduled", 1, 1, NOW_US + 10_000_000),
     }
-    return Execution(
-        shard_id=shard_id, workflow_id=workflow_id, run_id=run_id, **{**values, **fields}
-    )
+    values |= {"shard_id": shard_id, "workflow_id": workflow_id, "run_id": run_id}
+    return msgspec.convert(values | fields, Execution)
 
 
 def event(execution: Execution, event_id: int, size: int = 5) -> EventWrite:

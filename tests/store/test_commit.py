@@ -15,13 +15,13 @@ from engine.store import (
     StoredRequest,
     WriteRaisedError,
 )
-from odin.core.execution import WorkflowTask
+from odin.core.execution import Execution, WorkflowTask
 from odin.errors import OutcomeUnknownError
 
 from .support import IDS, NOW_US, event, run, starting
 
 
-def updating(group: Group, execution: Any, **changes: Any) -> None:
+def updating(group: Group, execution: Execution, **changes: object) -> None:
     """Add the run's next image to the group, with one event."""
     execution.next_event_id += 1
     for name, value in changes.items():

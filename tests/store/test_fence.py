@@ -149,15 +149,14 @@ async def test_an_acquisition_waits_for_a_write_under_way_and_then_sees_it(
 ) -> None:
     execution = run(0)
     await store.commit(starting(store.incarnation, terms, execution))
-    async with asyncio.TaskGroup() as tasks:
-        async with store.fenced(0, terms[0]) as connection:
-            await admin.execute(
-                "UPDATE node SET state = 'dead' WHERE incarnation = $1", store.incarnation
-            )
-            taking = tasks.create_task(rival.acquire(0, rival.incarnation, holds_term=False))
-            await until_waiting_for_a_lock(admin)
-            assert not taking.done()
-            await connection.execute("UPDATE execution SET build_id = 'late'")
+    async with asyncio.TaskGroup() as tasks, store.fenced(0, terms[0]) as connection:
+        await admin.execute(
+            "UPDATE node SET state = 'dead' WHERE incarnation = $1", store.incarnation
+        )
+        taking = tasks.create_task(rival.acquire(0, rival.incarnation, holds_term=False))
+        await until_waiting_for_a_lock(admin)
+        assert not taking.done()
+        await connection.execute("UPDATE execution SET build_id = 'late'")
     assert taking.result() == terms[0] + 1
     found = await rival.load_execution(0, execution.run_id)
     assert found is not None
