@@ -249,3 +249,40 @@ class DeadlineExceededError(OdinError):
     code = Code.DEADLINE_EXCEEDED
     reason = "DEADLINE_EXCEEDED"
     retryable = True
+
+
+def rebuild(
+    code: str,
+    reason: str,
+    message: str,
+    *,
+    retry_after: float | None = None,
+    details: dict[str, object] | None = None,
+) -> OdinError:
+    """Return the error that another process raised, from its parts.
+
+    Args:
+        code: The gRPC name.
+        reason: The specific reason; it picks the class where one has it, else the code does.
+        message: The text.
+        retry_after: Seconds, if the other knew.
+        details: Facts for the caller.
+    """
+    classes = list(_tree(OdinError))
+    fitting = [one for one in classes if one.reason == reason]
+    fitting += [one for one in classes if one.code.value == code]
+    cls = fitting[0] if fitting else InternalError
+    error = OdinError.__new__(cls)
+    OdinError.__init__(
+        error, message, reason=reason or None, retry_after=retry_after, details=details
+    )
+    return error
+
+
+def _tree(cls: type[OdinError]) -> list[type[OdinError]]:
+    found: list[type[OdinError]] = []
+    for child in cls.__subclasses__():
+        if child.__module__ == __name__:
+            found.append(child)
+            found.extend(_tree(child))
+    return found

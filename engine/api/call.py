@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,7 +12,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from odin.core.ids import DEFAULT_NAMESPACE, check_id, check_run_id
-from odin.errors import InvalidArgumentError, OdinError
+from odin.errors import InvalidArgumentError, OdinError, UnavailableError
 from odin.runtime.http import MEDIA_TYPE, problem_of, strict_json
 from odin.runtime.http.problem import retry_after_of
 
@@ -182,6 +183,10 @@ class Endpoint:
             answer = await self._answer(scope, receive)
         except OdinError as error:
             answer = problem(error, scope["path"])
+        except asyncio.CancelledError:  # the server stops and lets nobody finish
+            stopping = UnavailableError("this engine is stopping; ask another", retry_after=0.1)
+            await send_answer(problem(stopping, scope["path"]), send)
+            raise
         key = (self._name, answer.status)
         self._counts[key] = self._counts.get(key, 0) + 1
         await send_answer(answer, send)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from odin.core.execution import STATUSES
@@ -26,7 +26,7 @@ HISTORY_LIMIT_MAX: Final = 1_000
 EVENT_ID_MAX: Final = 2**53
 FAILED_STATUSES: Final[tuple[str, ...]] = ("failed", "terminated", "timed_out")
 _CURSOR_CHARS_MAX: Final = 500
-_STARTED: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Reading:
@@ -162,11 +162,12 @@ def _instant(query: Mapping[str, str], what: str) -> int | None:
         return None
     try:
         at = datetime.fromisoformat(given)
-        at = at if at.tzinfo else at.replace(tzinfo=UTC)
-        span = at - _STARTED
-    except (ValueError, OverflowError) as error:
+        span = (at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH
+    except (ValueError, OverflowError):
+        span = timedelta(-1)
+    if span < timedelta(0):
         raise InvalidArgumentError(
             f"{what} {given[:40]!r} is not an instant like 2026-05-01T12:00:00Z",
             details={"field": what},
-        ) from error
-    return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
+        )
+    return span // timedelta(microseconds=1)

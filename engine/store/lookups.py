@@ -1,4 +1,4 @@
-"""Many clients' look-ups in one query: the run that each request is for, and what its id was answered."""
+"""Many look-ups in one query: the run that each request is for, what its id was answered."""
 
 from __future__ import annotations
 

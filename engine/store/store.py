@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from .dead_letters import DeadLetterRows
 from .lists import Lists
 from .lookups import Lookups
-from .nodes import Nodes
 from .reads import Reads
 from .shards import Shards
 from .writes import Writes
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-class Store(Writes, Shards, Nodes, Reads, Lookups, Lists):
+class Store(Writes, Shards, DeadLetterRows, Reads, Lookups, Lists):
     """Writes under the fence, terms, leases and reads, on connections that name the incarnation.
 
         async with Store(dsn, ids.incarnation()) as store:

@@ -180,13 +180,19 @@ class Change:
         task.failures = 0
         task.last_failure = None
         task.state = "scheduled"
-        task.pushed = self._moment.sticky
         task.interval_ms = self.after.task_timeout_ms
-        if task.pushed:
-            task.due_us = self.at_us + STICKY_DUE_MS * 1_000
-            self.push = True
+        if self._moment.sticky:
+            self.push_workflow_task()
         else:
             self.publish_workflow_task()
+
+    def push_workflow_task(self) -> None:
+        """Send the workflow task to the worker that keeps the run warm; due again after 5 s."""
+        task = self.after.workflow_task
+        task.state = "scheduled"
+        task.pushed = True
+        task.due_us = self.at_us + STICKY_DUE_MS * 1_000
+        self.push = True
 
     def publish_workflow_task(self) -> None:
         """Send the scheduled workflow task through the outbox; due again after its interval."""

@@ -148,14 +148,19 @@ def decide_task_failure(
 
 
 def decide_republish_task(execution: Execution, moment: Moment) -> Decision | None:
-    """Send the scheduled workflow task to the shared queue.
+    """Bring the scheduled workflow task back.
 
     Its claimant is gone, or a new owner has found it nowhere.
+
+    It is pushed if the run is warm at a linked worker, else it goes to the shared queue.
     """
     if not execution.is_open or execution.workflow_task.state != "scheduled":
         return None
     change = Change(execution, moment)
-    change.publish_workflow_task()
+    if moment.sticky:
+        change.push_workflow_task()
+    else:
+        change.publish_workflow_task()
     return change.decision()
 
 

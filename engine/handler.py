@@ -1,0 +1,213 @@
+"""What an engine does with a client's request: load, decide, commit, answer.
+
+This is the whole of it. What is loaded is the newest state of this term; what is decided is pure
+(`odin.core.decide*`); what is committed is one group with its events, state and outbox; and the
+answer leaves only after that group: a refusal and a repeat wait for the newest group too, since the
+state they were taken from may stand in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from odin.core.decide import Acknowledged, Decision, Moment
+from odin.core.decide_client import (
+    NewRun,
+    decide_cancel,
+    decide_signal,
+    decide_start,
+    decide_terminate,
+)
+from odin.core.execution import Execution
+from odin.core.requests import (
+    Accepted,
+    Outcome,
+    RequestCancelWorkflow,
+    SignalWorkflow,
+    Started,
+    StartWorkflow,
+    TerminateWorkflow,
+    WaitWorkflow,
+)
+from odin.errors import InternalError, NotFoundError, OdinError, RequestMismatchError
+
+from .closings import wait_for_closing
+from .loader import Loader
+from .run import Run
+from .shards import Shards
+from .term import Term
+from .ticket import GroupRaisedError
+
+Change: TypeAlias = SignalWorkflow | RequestCancelWorkflow | TerminateWorkflow
+_encode = msgspec.msgpack.Encoder().encode
+HOLD_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a decision is taken from.
+
+    The run (None: there is none) and what the request id got before.
+    """
+
+    run: Run | None
+    known: Acknowledged | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a decision leads to: the answer, and what is to be written for it (None: nothing)."""
+
+    answer: Started | Accepted
+    decision: Decision | None = None
+    run: Run | None = None
+
+
+class Handler:
+    """Answers clients' requests for the shards that this node serves."""
+
+    def __init__(self, shards: Shards, loader: Loader) -> None:
+        self._shards = shards
+        self._loader = loader
+
+    async def ask(
+        self, request: StartWorkflow | Change | WaitWorkflow
+    ) -> Started | Accepted | Outcome:
+        """Answer a request for a shard that this node serves.
+
+        Raises:
+            NotOwnerError: It does not, or no longer.
+            OdinError: The refusal, or why there can be no answer.
+        """
+        if isinstance(request, WaitWorkflow):
+            return await wait_for_closing(self._shards, self._loader, request)
+        if isinstance(request, StartWorkflow):
+            return await self._settle(request, self._decide_start)
+        await self._while_held(request)
+        return await self._settle(request, self._decide_change)
+
+    async def _settle(
+        self,
+        request: StartWorkflow | Change,
+        decide: Callable[[Term, Loaded, StartWorkflow | Change], Verdict],
+    ) -> Started | Accepted:
+        """Load, decide, commit. A group that raises is decided anew, alone, once."""
+        shard_id = self._shards.shard_of(request.namespace, request.workflow_id)
+        for alone in (False, True):
+            term = self._shards.serving(shard_id)
+            run, known = await self._loader.lookup(term, request)
+            term.check()
+            try:
+                verdict = decide(term, Loaded(run, known), request)
+            except OdinError:
+                await term.settled()
+                self._shards.check_lease()
+                raise
+            try:
+                if verdict.decision is not None:
+                    await term.write(verdict.run, verdict.decision, alone=alone).wait(shard_id)
+                else:
+                    await term.settled()
+                    self._shards.check_lease()
+            except GroupRaisedError:
+                if alone:
+                    raise
+                continue
+            return verdict.answer
+        raise InternalError("unreachable: the second round returns or raises")
+
+    def _decide_start(self, term: Term, loaded: Loaded, request: StartWorkflow | Change) -> Verdict:
+        assert isinstance(request, StartWorkflow)  # noqa: S101 - for the type checker
+        body_hash = hash_of(request)
+        known = loaded.known
+        if known is not None:
+            _check_same(known, "start", body_hash)
+            return Verdict(
+                Started(run_id=known.run_id, first_run_id=known.run_id, started=True, replayed=True)
+            )
+        latest = None if loaded.run is None else loaded.run.execution
+        new = NewRun(self._shards.ids.run_id(), term.shard_id, self._shards.ids.batch_random() >> 1)
+        outcome = decide_start(latest, request, new, term.moment(loaded.run), body_hash)
+        answer = Started(
+            run_id=outcome.run_id, first_run_id=outcome.first_run_id, started=outcome.started
+        )
+        return Verdict(answer, outcome.decision, None if outcome.started else loaded.run)
+
+    def _decide_change(
+        self, term: Term, loaded: Loaded, request: StartWorkflow | Change
+    ) -> Verdict:
+        assert not isinstance(request, StartWorkflow)  # noqa: S101 - for the type checker
+        body_hash = hash_of(request)
+        known = loaded.known
+        if known is not None:
+            _check_same(known, KINDS[type(request)], body_hash)
+            return Verdict(Accepted(run_id=known.run_id, event_id=known.event_id, replayed=True))
+        run = loaded.run
+        if run is None:
+            which = (
+                request.workflow_id
+                if request.run_id is None
+                else f"{request.workflow_id} run {request.run_id}"
+            )
+            raise NotFoundError(f"there is no workflow execution {which}")
+        execution, moment = run.execution, term.moment(run)
+        decision = _decide(execution, request, moment, body_hash)
+        assert decision.acknowledged is not None  # noqa: S101 - each of the three acknowledges
+        answer = Accepted(
+            run_id=decision.acknowledged.run_id, event_id=decision.acknowledged.event_id
+        )
+        return Verdict(answer, decision, run)
+
+    async def _while_held(self, request: Change) -> None:
+        """Hold a message back while the run's closing report goes its third round or a later one.
+
+        So that no stream of signals starves a run. A held message has been promised nothing.
+        """
+        if isinstance(request, TerminateWorkflow):
+            return
+        while True:
+            term = self._shards.serving(
+                self._shards.shard_of(request.namespace, request.workflow_id)
+            )
+            run = term.latest.get((request.namespace, request.workflow_id))
+            if run is None or run.rounds < HOLD_ROUNDS or run.hold_until_us <= term.moment().now_us:
+                return
+            await asyncio.sleep(HOLD_CHECK_SECONDS)
+
+
+HOLD_CHECK_SECONDS = 0.05
+KINDS = {SignalWorkflow: "signal", RequestCancelWorkflow: "cancel", TerminateWorkflow: "terminate"}
+
+
+def _decide(execution: Execution, request: Change, moment: Moment, body_hash: bytes) -> Decision:
+    match request:
+        case SignalWorkflow():
+            return decide_signal(execution, request, moment, body_hash)
+        case RequestCancelWorkflow():
+            return decide_cancel(execution, request, moment, body_hash)
+        case TerminateWorkflow():
+            return decide_terminate(execution, request, moment, body_hash)
+        case _ as never:
+            assert_never(never)
+
+
+def hash_of(request: StartWorkflow | Change) -> bytes:
+    """Return a hash of what the request asks for, its id and its sender left out."""
+    bare = msgspec.structs.replace(request, request_id="", identity="")
+    return hashlib.blake2b(_encode(bare), digest_size=16).digest()
+
+
+def _check_same(known: Acknowledged, kind: str, body_hash: bytes) -> None:
+    if known.kind != kind or known.body_hash != body_hash:
+        raise RequestMismatchError(
+            f"request id {known.request_id} was used for another {known.kind} before (run"
+            f" {known.run_id});"
+            " use a new id for a new request",
+            details={"run_id": known.run_id},
+        )

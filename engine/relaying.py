@@ -1,0 +1,94 @@
+"""The relay inside the engine.
+
+Resolved by name, wired to the outbox and the hub, run as loops of the node.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from odin.core.wire import TaskEntry
+from odin.runtime.clock import Clock
+from odin.runtime.rabbitmq import PublisherConnection
+from odin.runtime.services import module_of
+
+if TYPE_CHECKING:
+    from odin.runtime.service import Loop
+
+    from .node import Node
+
+log = logging.getLogger(__name__)
+
+
+def relay_module() -> Any:  # noqa: ANN401 - resolved at run time: the layer rule knows no import
+    """Return the relay package, wherever this installation has it."""
+    return importlib.import_module(module_of("relay"))
+
+
+class Relay:
+    """The publisher, the sweep and the dead letters of one node.
+
+    Args:
+        node: The node whose outbox is published.
+        clock: Measures the waits.
+        amqp_url: The broker; "" for the embedded transport over the workers' links.
+    """
+
+    def __init__(self, node: Node, clock: Clock, amqp_url: str) -> None:
+        relay = relay_module()
+        self._node = node
+        self._loops: dict[str, Loop] = {}
+        incarnation = node.membership.incarnation
+        if amqp_url:
+            connection = PublisherConnection(amqp_url, name=f"odin-engine-{incarnation}")
+            transport = relay.RabbitTransport(connection, incarnation)
+            dead = relay.DeadLetters(amqp_url, self._dead, clock)
+            self._loops["amqp"] = connection.run
+            self._loops["dead letters"] = dead.run
+        else:
+            connection = None
+            transport = relay.EmbeddedTransport(node.hub.push_tasks)
+        callables = relay.Callables(
+            confirmed=node.outbox.confirmed,
+            delayed=node.outbox.delayed,
+            workers=node.sessions.count,
+            now_us=node.shards.now_us,
+        )
+        self.publisher = relay.Publisher(transport, callables, clock)
+        self.sweeper = relay.Sweeper(
+            self.publisher,
+            node.outbox.read_all,
+            node.outbox.read_due,
+            node.shards.now_us,
+            clock,
+        )
+        if connection is not None:
+            connection.on_ready = self.publisher.wake
+        node.outbox.publisher = self.publisher
+        node.sweeper = self.sweeper
+        node.relay = self
+        node.hub.on_slots = self.publisher.wake
+        self._loops["publisher"] = self.publisher.run
+        self._loops["sweeper"] = self.sweeper.run
+
+    def loops(self) -> dict[str, Loop]:
+        """Return the relay's loops."""
+        return self._loops
+
+    @property
+    def depth(self) -> int:
+        """Rows that are not confirmed."""
+        return int(self.publisher.depth)
+
+    @property
+    def oldest_age_ms(self) -> int:
+        """How long the oldest of them waits."""
+        return int(self.publisher.oldest_age_ms)
+
+    async def _dead(self, entries: Sequence[TaskEntry], reason: str) -> None:
+        """The broker has given these up: leave a trace. Their due instants bring them back."""
+        log.warning("dead letter", extra={"reason": reason, "tasks": len(entries)})
+        await self._node.store.record_dead_letters(entries, reason)

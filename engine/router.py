@@ -1,0 +1,122 @@
+"""Any engine, any request.
+
+Admit it, decide it here or have the owner decide it, and keep at it to the client's deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from odin.core.requests import (
+    Accepted,
+    ClientRequest,
+    Outcome,
+    Started,
+    StartWorkflow,
+    WaitWorkflow,
+)
+from odin.errors import (
+    DeadlineExceededError,
+    NotOwnerError,
+    OdinError,
+    OutcomeUnknownError,
+    ShardMovingError,
+)
+from odin.runtime.clock import Clock
+from odin.runtime.links import LinkClosedError
+
+from .handler import Handler
+from .peers import Peers
+from .shards import Shards
+
+log = logging.getLogger(__name__)
+
+PAUSE_SECONDS: Final = 0.1
+Answer = Started | Accepted | Outcome
+_AGAIN = (NotOwnerError, OutcomeUnknownError, ShardMovingError, LinkClosedError)
+
+
+class Router:
+    """Brings a client's request to the owner of its shard, wherever that is, and back."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        handler: Handler,
+        peers: Peers,
+        clock: Clock,
+        address_of: Callable[[str], str],
+    ) -> None:
+        self._shards = shards
+        self._handler = handler
+        self._peers = peers
+        self._clock = clock
+        self._address_of = address_of
+        self.moving_count = 0
+
+    async def ask(self, request: ClientRequest, timeout_ms: int) -> Answer:
+        """Return the committed answer to `request`.
+
+        It is sent again under the same id to the next owner until the time is up.
+
+        Raises:
+            ShardMovingError: The shard had no owner that answered in time; retryable.
+            OutcomeUnknownError: The last try may have succeeded; the same request id tells.
+            OdinError: The owner's refusal.
+        """
+        deadline = self._clock.boottime() + timeout_ms / 1_000
+        unknown = False
+        while True:
+            left = deadline - self._clock.boottime()
+            if left <= 0:
+                break
+            try:
+                return await self._ask_once(request, left)
+            except _AGAIN as error:
+                unknown = unknown or not isinstance(error, NotOwnerError)
+            except DeadlineExceededError:
+                unknown = True
+                break
+            await self._clock.sleep(min(PAUSE_SECONDS, max(0.0, left)))
+        self.moving_count += 1
+        if unknown and not isinstance(request, WaitWorkflow):
+            raise OutcomeUnknownError(
+                "the owner gave no answer in time; ask again with the same request id",
+                retry_after=1.0,
+            )
+        raise ShardMovingError(
+            "the shard of this workflow id has no owner that answers; ask again", retry_after=1.0
+        )
+
+    async def _ask_once(self, request: ClientRequest, left: float) -> Answer:
+        shard_id = self._shards.shard_of(request.namespace, request.workflow_id)
+        term = self._shards.terms.get(shard_id)
+        if term is not None and term.is_serving:
+            try:
+                async with asyncio.timeout(self._patience(request, left)):
+                    return await self._handler.ask(request)
+            except TimeoutError:
+                raise DeadlineExceededError("no answer in time") from None
+        address = self._address_of(self._shards.entry(shard_id).incarnation)
+        if not address or not self._peers.has_link(address):
+            raise NotOwnerError(f"shard {shard_id} has no owner that is linked")
+        return await self._peers.forward(address, shard_id, request, self._patience(request, left))
+
+    def _patience(self, request: ClientRequest, left: float) -> float:
+        """Return how long one try may take, in seconds; a wait is answered within its own time."""
+        if isinstance(request, WaitWorkflow):
+            return max(left, request.wait_ms / 1_000 + 1.0)
+        return left
+
+
+def is_new_work(request: ClientRequest) -> bool:
+    """Return whether the request begins something, so that admission applies."""
+    return isinstance(request, StartWorkflow)
+
+
+def is_refusal(error: OdinError) -> bool:
+    """Return whether the error is an owner's definite refusal."""
+    return not error.retryable

@@ -1,0 +1,100 @@
+"""One run in owner memory.
+
+Its newest state, the tail of its history, and what only memory knows.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odin.core.decide import Decision
+from odin.core.decide_due import Beat, Liveness, next_due_us
+from odin.core.events import HistoryEvent
+from odin.core.execution import Execution
+
+TAIL_EVENTS_MAX: Final = 2_000
+_NEVER: Final = 2**62
+
+
+class Run:
+    """A run as its owner holds it, decisions that have not committed yet included.
+
+    Attributes:
+        execution: The newest state.
+        claimant: The worker that holds the claim of the scheduled workflow task, "" for nobody.
+        warm: The worker that keeps the run in its memory, "" for nobody.
+        warm_event_id: The newest event that the warm worker is known to hold.
+        beats: The newest heartbeat of each started activity, by command id.
+        rounds: How often in a row a closing report was refused for an unseen message.
+        hold_until_us: New messages are held back until then, or until a report is judged.
+        queued_due_us: The earliest entry of this run in the due queue.
+        touched_at: Boottime of the last use, for eviction.
+    """
+
+    __slots__ = (
+        "beats",
+        "claimant",
+        "execution",
+        "hold_until_us",
+        "queued_due_us",
+        "rounds",
+        "tail",
+        "tail_after",
+        "touched_at",
+        "warm",
+        "warm_event_id",
+    )
+
+    def __init__(self, execution: Execution, touched_at: float) -> None:
+        self.execution = execution
+        self.tail: list[HistoryEvent] = []
+        self.tail_after = execution.next_event_id - 1
+        self.claimant = ""
+        self.warm = ""
+        self.warm_event_id = 0
+        self.beats: dict[int, Beat] = {}
+        self.rounds = 0
+        self.hold_until_us = 0
+        self.queued_due_us = _NEVER
+        self.touched_at = touched_at
+
+    def take(self, decision: Decision) -> None:
+        """Move on to the state after `decision`."""
+        if decision.events:
+            if decision.is_new:
+                self.tail_after = 0
+            self.tail.extend(decision.events)
+            if len(self.tail) > TAIL_EVENTS_MAX:
+                self._trim()
+        self.execution = decision.execution
+        for stopped in decision.stopped:
+            self.beats.pop(stopped.command_id, None)
+        if self.execution.workflow_task.state != "scheduled":
+            self.claimant = ""
+        if not self.execution.is_open:
+            self.warm = ""
+            self.beats.clear()
+
+    def events_after(self, after: int, upto: int) -> list[HistoryEvent] | None:
+        """Return the events from after `after` to `upto`, or None if memory lacks some."""
+        if after >= upto:
+            return []
+        if after < self.tail_after:
+            return None
+        return self.tail[after - self.tail_after : upto - self.tail_after]
+
+    def prepend(self, events: list[HistoryEvent]) -> None:
+        """Put events read from Postgres in front of the tail; they end where the tail begins."""
+        if events and events[-1].event_id == self.tail_after:
+            self.tail[:0] = events
+            self.tail_after = events[0].event_id - 1
+
+    def due_us(self, liveness: Liveness) -> int:
+        """Return when the owner must act next; 2**62 for never."""
+        due = next_due_us(self.execution, liveness)
+        return _NEVER if due is None else due
+
+    def _trim(self) -> None:
+        dropped = len(self.tail) // 2
+        del self.tail[:dropped]
+        self.tail_after += dropped

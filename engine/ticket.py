@@ -1,0 +1,99 @@
+"""A ticket stands for one group of decisions on its way to Postgres.
+
+Who waits for it learns how it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeAlias
+
+from odin.errors import InternalError, NotOwnerError, OdinError, OutcomeUnknownError
+
+Settled: TypeAlias = Callable[[OdinError | None], None]
+
+
+class GroupRaisedError(InternalError):
+    """The group was rolled back by an error.
+
+    Its requests are decided anew, each in a group of its own.
+    """
+
+    reason = "WRITE_RAISED"
+
+
+class ShardLostError(NotOwnerError):
+    """The write was refused: another node owns the shard."""
+
+
+class GroupUnknownError(OutcomeUnknownError):
+    """Nobody knows whether the group committed.
+
+    The range was bumped, so nothing of it can happen any more.
+    """
+
+
+class Ticket:
+    """One group's end, per shard: committed, or the error that each waiter of that shard gets."""
+
+    __slots__ = ("_errors", "_is_over", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, Settled]] = []
+        self._errors: dict[int, OdinError] = {}
+        self._is_over = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the group has ended."""
+        return self._is_over
+
+    def error(self, shard_id: int) -> OdinError | None:
+        """Return what befell the shard's part, None if it committed (or has not ended)."""
+        return self._errors.get(shard_id)
+
+    def then(self, shard_id: int, settled: Settled) -> None:
+        """Call `settled` once the group has ended: with None if the shard's part committed."""
+        if self._is_over:
+            settled(self._errors.get(shard_id))
+        elif shard_id in self._errors:
+            settled(self._errors[shard_id])
+        else:
+            self._waiting.append((shard_id, settled))
+
+    async def wait(self, shard_id: int) -> None:
+        """Return once the shard's part has committed.
+
+        Raises:
+            ShardLostError, GroupUnknownError, GroupRaisedError: It has not.
+        """
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def settle(error: OdinError | None) -> None:
+            if ended.done():
+                return
+            if error is None:
+                ended.set_result(None)
+            else:
+                ended.set_exception(error)
+
+        self.then(shard_id, settle)
+        await ended
+
+    def fail(self, errors: dict[int, OdinError]) -> None:
+        """End the parts of these shards; the rest of the group goes on."""
+        self._errors.update(errors)
+        waiting, self._waiting = self._waiting, []
+        for shard_id, settled in waiting:
+            if shard_id in errors:
+                settled(errors[shard_id])
+            else:
+                self._waiting.append((shard_id, settled))
+
+    def end(self) -> None:
+        """The group has ended: everything that did not fail has committed."""
+        self._is_over = True
+        waiting, self._waiting = self._waiting, []
+        for shard_id, settled in waiting:
+            settled(self._errors.get(shard_id))
