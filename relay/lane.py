@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 SPACING_FIRST_MS: Final = 1_000
 SPACING_MS_MAX: Final = 60_000
-# A destination that failed is probed with one message at a time, so that a backlog behind it
-# neither fills the window of the others nor rewrites its rows again and again.
+# A destination that failed is probed with one message at a time, then two, four, ... as they get
+# through, so that a backlog neither fills the window of the others nor is rewritten row by row.
 _PAUSE_FIRST_MS: Final = 200
 _PAUSE_MS_MAX: Final = 5_000
 # Of about 100 messages on their way: a queue that does not answer must leave room for others.
@@ -33,15 +33,19 @@ def spacing_ms(publish_count: int) -> int:
 
 
 class Held:
-    """A row in memory: ready, on its way, or waiting to be tried again."""
+    """A row in memory: ready, on its way, or waiting to be tried again.
 
-    __slots__ = ("alive", "lane", "publish_count", "row", "surely_unsent")
+    `noted_us` is the time of the next publish as the engine was told it last, 0 if it was not.
+    """
+
+    __slots__ = ("alive", "lane", "noted_us", "publish_count", "row", "surely_unsent")
 
     def __init__(self, row: OutboxRow, lane: Lane) -> None:
         self.row = row
         self.lane = lane
         self.publish_count = row.publish_count
         self.surely_unsent = True
+        self.noted_us = 0
         self.alive = True
 
 
@@ -53,6 +57,7 @@ class Lane:
         self.in_flight = 0
         self.unconfirmed = 0
         self.failures = 0
+        self._window = LANE_OUTSTANDING_MAX
         self._paused_until = 0.0
         self._ready: deque[Held] = deque()
         self._later: list[tuple[float, int, Held]] = []
@@ -81,9 +86,9 @@ class Lane:
         """
         while self._later and self._later[0][0] <= now:
             self._ready.append(heappop(self._later)[2])
-        limit = 1 if self.failures else LANE_OUTSTANDING_MAX
-        if not self._ready or now < self._paused_until or self.in_flight >= limit:
+        if not self._ready or now < self._paused_until or self.in_flight >= self._window:
             return []
+        self._paused_until = 0.0
         count = pack_size(self.unconfirmed, workers(self.destination))
         taken: list[Held] = []
         while self._ready and len(taken) < count:
@@ -95,12 +100,13 @@ class Lane:
     def next_due(self) -> float | None:
         """Return when a row may go that cannot now; None if nothing here waits for time."""
         due = [self._later[0][0]] if self._later else []
-        if self._ready and self.failures and not self.in_flight:
+        if self._ready and self._paused_until:
             due.append(self._paused_until)
         return min(due, default=None)
 
     def failed(self, now: float) -> None:
-        """A message did not get through: pause, longer each time in a row."""
+        """A message did not get through: pause, longer each time in a row, then probe."""
+        self._window = 1
         if now < self._paused_until:
             return  # one of a burst that was sent before the pause began
         self._paused_until = now + min(_PAUSE_FIRST_MS * 2**self.failures, _PAUSE_MS_MAX) / 1_000
@@ -108,12 +114,13 @@ class Lane:
 
     def succeeded(self) -> None:
         """A message got through: what surely was not sent before need not wait any longer."""
+        self._window = min(2 * self._window, LANE_OUTSTANDING_MAX)
         if self.failures:
+            self.failures = 0
             self.wake()
 
     def wake(self) -> None:
         """What was in the way may be gone: end the pause, release the rows that were not sent."""
-        self.failures = 0
         self._paused_until = 0.0
         later, self._later = self._later, []
         for due, number, held in sorted(later, key=lambda entry: entry[1]):

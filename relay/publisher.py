@@ -24,6 +24,7 @@ _DRAIN_SECONDS: Final = 2.0
 _TICK_SECONDS_MIN: Final = 0.02
 _TICK_SECONDS_MAX: Final = 0.2
 _MISSES_BEFORE_UNHEALTHY: Final = 3
+_WARN_SECONDS: Final = 60.0
 
 Confirmed: TypeAlias = Callable[[int, int, Sequence[int]], None]
 """(shard_id, range_id, outbox_ids): the rows may be deleted with a next group of that term."""
@@ -89,6 +90,7 @@ class Publisher:
         self._book = Book(rows_max)
         self._in_flight = 0
         self._misses_in_row = 0
+        self._warn_at = 0.0
         self._overflowed = False
         self._complained: set[str] = set()
         self._work = asyncio.Event()
@@ -252,31 +254,41 @@ class Publisher:
         self._misses_in_row += 1
         now, now_us = self._clock.boottime(), self._engine.now_us()
         lane.failed(now)
-        if self._misses_in_row == _MISSES_BEFORE_UNHEALTHY:
-            log.warning(
-                "tasks do not get through",
-                extra={"destination": lane.destination, "detail": str(error), "depth": self.depth},
-            )
+        self._warn(lane, error, now)
         for held in pack:
             if not held.alive:
                 self.counters.ignored += 1
                 continue
-            row = held.row
             if error.maybe_sent:
                 self.counters.unanswered += 1
             else:
                 self.counters.returned += 1
             held.surely_unsent = not error.maybe_sent
-            held.publish_count += 1
-            wait_ms = spacing_ms(held.publish_count)
-            lane.postpone(held, now + wait_ms / 1_000)
-            self.counters.delayed += 1
-            next_us = now_us + wait_ms * 1_000
-            self._call(
-                self._engine.delayed,
-                row.shard_id, row.range_id, row.outbox_id, held.publish_count, next_us,
-            )  # fmt: skip
+            if error.maybe_sent or now_us >= held.noted_us:
+                self._note(held, now_us)
+            # Else it was tried before its time, in vain, and never left: nothing to write down.
+            lane.postpone(held, now + (held.noted_us - now_us) / 1_000_000)
         self._delays.set()
+
+    def _note(self, held: Held, now_us: int) -> None:
+        """Have the engine write down when the row is published again."""
+        row = held.row
+        held.publish_count += 1
+        held.noted_us = now_us + spacing_ms(held.publish_count) * 1_000
+        self.counters.delayed += 1
+        self._call(
+            self._engine.delayed,
+            row.shard_id, row.range_id, row.outbox_id, held.publish_count, held.noted_us,
+        )  # fmt: skip
+
+    def _warn(self, lane: Lane, error: NotPublishedError, now: float) -> None:
+        """Say that tasks do not get through, once a minute while that lasts."""
+        if not self.healthy and now >= self._warn_at:
+            self._warn_at = now + _WARN_SECONDS
+            log.warning(
+                "tasks do not get through",
+                extra={"destination": lane.destination, "detail": str(error), "depth": self.depth},
+            )
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         """Tell the engine; should that fail, the row still is in its table and a sweep finds it."""
