@@ -113,7 +113,7 @@ class Engine:
                 self._ids,
                 membership=membership,
                 shard_count=cluster.shard_count,
-                make_row=relay_module().OutboxRow,
+                make_row=relay_module("transport").OutboxRow,
             )
             async with new_session() as session:
                 await self._serve(node, listener, session, stop)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def relay_module() -> Any:  # noqa: ANN401 - resolved at run time: the layer rule knows no import
-    """Return the relay package, wherever this installation has it."""
-    return importlib.import_module(module_of("relay"))
+def relay_module(name: str) -> Any:  # noqa: ANN401 - resolved at run time, see the layer rule
+    """Return a module of the relay package, wherever this installation has it."""
+    return importlib.import_module(f"{module_of('relay')}.{name}")
 
 
 class Relay:
@@ -38,27 +38,27 @@ class Relay:
     """
 
     def __init__(self, node: Node, clock: Clock, amqp_url: str) -> None:
-        relay = relay_module()
         self._node = node
         self._loops: dict[str, Loop] = {}
         incarnation = node.membership.incarnation
         if amqp_url:
             connection = PublisherConnection(amqp_url, name=f"odin-engine-{incarnation}")
-            transport = relay.RabbitTransport(connection, incarnation)
-            dead = relay.DeadLetters(amqp_url, self._dead, clock)
+            transport = relay_module("rabbit").RabbitTransport(connection, incarnation)
+            dead = relay_module("dead_letters").DeadLetters(amqp_url, self._dead, clock)
             self._loops["amqp"] = connection.run
             self._loops["dead letters"] = dead.run
         else:
             connection = None
-            transport = relay.EmbeddedTransport(node.hub.push_tasks)
-        callables = relay.Callables(
+            transport = relay_module("embedded").EmbeddedTransport(node.hub.push_tasks)
+        publisher = relay_module("publisher")
+        callables = publisher.Callables(
             confirmed=node.outbox.confirmed,
             delayed=node.outbox.delayed,
             workers=node.sessions.count,
             now_us=node.shards.now_us,
         )
-        self.publisher = relay.Publisher(transport, callables, clock)
-        self.sweeper = relay.Sweeper(
+        self.publisher = publisher.Publisher(transport, callables, clock)
+        self.sweeper = relay_module("sweep").Sweeper(
             self.publisher,
             node.outbox.read_all,
             node.outbox.read_due,
@@ -86,7 +86,7 @@ class Relay:
     @property
     def oldest_age_ms(self) -> int:
         """How long the oldest of them waits."""
-        return int(self.publisher.oldest_age_ms)
+        return int(self.publisher.oldest_age_ms())
 
     async def _dead(self, entries: Sequence[TaskEntry], reason: str) -> None:
         """The broker has given these up: leave a trace. Their due instants bring them back."""

@@ -9,14 +9,20 @@ FROM execution
 WHERE shard_id = $1 AND run_id = $2::uuid;
 
 -- name: load_many
+-- The limit keeps the look-up one per row: on an empty table a join would be planned the other way.
 SELECT
     shard_id, namespace, workflow_id, run_id::text, first_run_id::text, workflow_type, task_queue,
     origin, build_id, status, next_event_id, state_token, task_token, to_us(started_at),
     to_us(closed_at), to_us(last_event_at), to_us(run_deadline_at), to_us(execution_deadline_at),
     task_timeout_ms, cancel_requested, last_message_event_id, last_visible_event_id, signal_count,
     history_bytes, parent, memo, search_attributes, pending
-FROM unnest($1::integer[], $2::uuid[]) AS wanted (shard_id, run_id)
-JOIN execution USING (shard_id, run_id);
+FROM unnest($1::integer[], $2::uuid[]) AS wanted (wanted_shard_id, wanted_run_id)
+CROSS JOIN LATERAL (
+    SELECT *
+    FROM execution
+    WHERE shard_id = wanted.wanted_shard_id AND run_id = wanted.wanted_run_id
+    LIMIT 1
+) AS found;
 
 -- name: load_open
 SELECT

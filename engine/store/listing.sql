@@ -1,10 +1,12 @@
 -- name: list_executions
--- Newest first, from before ($9, $10) on. Every filter but the namespace may be null.
+-- Newest first, from before ($9, $10) on. Every filter but the namespace may be null. The condition on
+-- task_timeout_ms holds for every row; the indexes for lists ask for it.
 SELECT
     shard_id, namespace, workflow_id, run_id::text, workflow_type, task_queue, origin, status,
     to_us(started_at), to_us(closed_at), next_event_id - 1
 FROM execution
 WHERE namespace = $1
+  AND task_timeout_ms >= 0
   AND ($2::text IS NULL OR status = $2)
   AND ($3::text IS NULL OR workflow_type = $3)
   AND ($4::integer IS NULL OR shard_id = $4)

@@ -1,16 +1,21 @@
 -- name: lookup_many
 -- For each wanted line, in order: what its request id was answered, and its run. Without a run id that is
--- the open run of the workflow id, else its newest one.
+-- the open run of the workflow id, else its newest one. The limits keep each look-up one per line: on an
+-- empty table a join would be planned the other way round, and stay so.
 SELECT
-    request.kind, request.run_id::text, request.event_id, request.body_hash,
+    answered.kind, answered.run_id, answered.event_id, answered.body_hash,
     found.*
 FROM unnest($1::integer[], $2::text[], $3::text[], $4::uuid[], $5::text[])
     WITH ORDINALITY AS wanted (shard_id, namespace, workflow_id, run_id, request_id, position)
-LEFT JOIN request
-    ON request.shard_id = wanted.shard_id
-   AND request.namespace = wanted.namespace
-   AND request.workflow_id = wanted.workflow_id
-   AND request.request_id = wanted.request_id
+LEFT JOIN LATERAL (
+    SELECT request.kind, request.run_id::text, request.event_id, request.body_hash
+    FROM request
+    WHERE request.shard_id = wanted.shard_id
+      AND request.namespace = wanted.namespace
+      AND request.workflow_id = wanted.workflow_id
+      AND request.request_id = wanted.request_id
+    LIMIT 1
+) AS answered ON true
 LEFT JOIN LATERAL (
     SELECT
         e.shard_id, e.namespace, e.workflow_id, e.run_id::text, e.first_run_id::text,
@@ -41,5 +46,6 @@ LEFT JOIN LATERAL (
       )
       AND e.namespace = wanted.namespace
       AND e.workflow_id = wanted.workflow_id
+    LIMIT 1
 ) AS found ON true
 ORDER BY wanted.position;
