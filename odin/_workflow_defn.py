@@ -50,6 +50,8 @@ def defn(
     def declare(found: Any) -> Any:
         if inspect.isclass(found):
             definition = _of_class(found, name, failure_exception_types)
+            if definition.run in vars(found).values():  # an inherited one has several classes
+                setattr(definition.run, WORKFLOW_ATTRIBUTE, definition)
         elif inspect.iscoroutinefunction(found):
             warnings = check_functions([found])
             definition = WorkflowDefinition(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _RETRYABLE_STATUSES: Final = frozenset({429, 502, 503, 504})
 _UNPROCESSABLE: Final = 422
+_SERVER_ERROR: Final = 500
 
 
 class Problem(msgspec.Struct, kw_only=True):
@@ -66,7 +67,11 @@ def error_of_answer(status: int, body: bytes, retry_after: str | None) -> OdinEr
     try:
         problem = msgspec.json.decode(body, type=Problem)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        problem = Problem(detail=f"the answer is HTTP {status} without an explanation")
+        # Not of odin: of a proxy, or of a server cut while it stopped. A 500 is then no verdict.
+        problem = Problem(
+            detail=f"the answer is HTTP {status} without an explanation",
+            retryable=status >= _SERVER_ERROR,
+        )
     wait = problem.retry_after_ms / 1_000 if problem.retry_after_ms is not None else None
     if wait is None and retry_after is not None and retry_after.isdigit():
         wait = float(retry_after)

@@ -152,13 +152,14 @@ class MemoryBackend:
         assert run.outcome is not None
         return run.outcome
 
-    def _run(self, workflow_id: str) -> Run:
-        if workflow_id not in self.runs:
+    def _run(self, workflow_id: str, run_id: str | None = None) -> Run:
+        run = self.runs.get(workflow_id)
+        if run is None or run_id not in (None, run.run_id):
             raise NotFoundError(f"there is no execution {workflow_id!r}")
-        return self.runs[workflow_id]
+        return run
 
     async def describe(self, namespace: str, workflow_id: str, run_id: str | None) -> ExecutionView:
-        run = self._run(workflow_id)
+        run = self._run(workflow_id, run_id)
         return ExecutionView(
             namespace=namespace,
             workflow_id=workflow_id,
@@ -195,7 +196,7 @@ class MemoryBackend:
         more = first + limit < len(runs)
         return Page(items=items, next_cursor=str(first + limit) if more else None)
 
-    async def history(
+    async def history(  # noqa: PLR0913 - as the protocol has it
         self,
         namespace: str,
         workflow_id: str,
@@ -206,7 +207,8 @@ class MemoryBackend:
         limit: int,
         newest_first: bool,
     ) -> HistoryPageView:
-        run = self._run(workflow_id)
+        assert namespace == "default"
+        run = self._run(workflow_id, run_id)
         found = [
             one
             for one in run.events

@@ -1,0 +1,162 @@
+"""What the client makes of bad luck: copies of one call, and what may be said of their fate."""
+
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from odin.client import Client, WorkflowContinuedAsNewError
+from odin.core.payload import Payload
+from odin.core.requests import Outcome, Started
+from odin.errors import (
+    InvalidArgumentError,
+    OutcomeUnknownError,
+    ResourceExhaustedError,
+    UnavailableError,
+    WorkflowAlreadyStartedError,
+)
+from tests.service.scripted_server import DROP, HANG, Say, Script, problem, scripted
+
+STARTED = Say(201, Started(run_id="r1", first_run_id="r1", started=True))
+IN_THE_WAY = problem(409, "ALREADY_EXISTS", "ALREADY_STARTED", details={"run_id": "r0"})
+MOVING = problem(503, "UNAVAILABLE", "SHARD_MOVING", retry_after_ms=10)
+FULL = problem(429, "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED", retry_after_ms=100)
+
+
+def outcome(status: str, **more: object) -> Say:
+    return Say(200, Outcome(run_id="r1", status=status, **more), "application/msgpack")  # type: ignore[arg-type] # as given
+
+
+@asynccontextmanager
+async def connected(*lines: Say | str) -> AsyncIterator[tuple[Script, Client]]:
+    """Yield a script and a client of the servers that follow it."""
+    async with scripted(*lines) as script, await Client.connect(*script.addresses) as client:
+        yield script, client
+
+
+async def start(script: Script, seconds: float = 5.0) -> str | None:
+    """Start through all of the script's servers and return the run id."""
+    client = await Client.connect(*script.addresses, timeout=timedelta(seconds=seconds))
+    async with client:
+        return (await client.start_workflow("order", id="order-1")).run_id
+
+
+async def test_a_lost_answer_is_asked_for_elsewhere_under_the_same_request_id() -> None:
+    async with scripted(DROP, STARTED) as script:
+        assert await start(script) == "r1"
+    first, second = script.copies
+    assert first.body == second.body
+    assert first.request_id
+    assert first.address != second.address
+
+
+async def test_a_refusal_that_nothing_precedes_is_reported() -> None:
+    async with scripted(IN_THE_WAY) as script:
+        with pytest.raises(WorkflowAlreadyStartedError) as refused:
+            await start(script)
+    assert refused.value.details == {"run_id": "r0"}
+    assert len(script.copies) == 1
+
+
+@pytest.mark.parametrize("fate", [DROP, MOVING], ids=["dropped", "moving"])
+async def test_a_refusal_after_a_copy_of_unknown_fate_is_not_reported_as_one(
+    fate: Say | str,
+) -> None:
+    async with scripted(fate, IN_THE_WAY) as script:
+        with pytest.raises(OutcomeUnknownError) as unknown:
+            await start(script, 0.5)
+    assert len(script.copies) > 2
+    assert {copy.request_id for copy in script.copies} == {unknown.value.details["request_id"]}
+
+
+async def test_asking_on_after_a_copy_of_unknown_fate_may_yet_succeed() -> None:
+    async with scripted(DROP, IN_THE_WAY, STARTED) as script:
+        assert await start(script) == "r1"
+
+
+async def test_input_that_can_never_be_right_is_reported_whatever_came_before() -> None:
+    wrong = problem(400, "INVALID_ARGUMENT", "BAD_ID", retryable=False)
+    async with scripted(DROP, wrong) as script:
+        with pytest.raises(InvalidArgumentError, match="BAD_ID"):
+            await start(script)
+
+
+async def test_a_refusal_for_load_is_waited_out_and_leaves_nothing_unresolved() -> None:
+    began = time.monotonic()
+    async with scripted(FULL, IN_THE_WAY) as script:
+        with pytest.raises(WorkflowAlreadyStartedError):
+            await start(script)
+    assert time.monotonic() - began >= 0.1
+
+
+async def test_a_refusal_for_load_until_the_deadline_is_what_is_reported() -> None:
+    async with scripted(FULL) as script:
+        with pytest.raises(ResourceExhaustedError):
+            await start(script, 0.3)
+    assert 2 <= len(script.copies) <= 4
+
+
+async def test_a_follower_sends_the_client_to_the_leader() -> None:
+    async with scripted(STARTED, servers=3) as script:
+        leader = script.addresses[2]
+        script.lines.insert(
+            0, problem(503, "UNAVAILABLE", "NOT_LEADER", details={"leader": leader})
+        )
+        assert await start(script) == "r1"
+    assert script.copies[1].address == leader
+
+
+async def test_an_engine_that_is_frozen_costs_a_part_of_the_deadline() -> None:
+    async with scripted(HANG, STARTED) as script:
+        assert await start(script, 3.0) == "r1"
+
+
+async def test_an_address_where_nobody_listens_leaves_nothing_unresolved() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        async with scripted(IN_THE_WAY, servers=1) as script:
+            script.addresses.append(f"127.0.0.1:{unused.getsockname()[1]}")
+            for _ in range(4):  # the first address is chosen by chance
+                with pytest.raises(WorkflowAlreadyStartedError):
+                    await start(script)
+
+
+async def test_a_cluster_that_cannot_be_reached_is_said_to_be_so() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        script = Script([], [f"127.0.0.1:{unused.getsockname()[1]}"])
+        with pytest.raises(UnavailableError, match="no engine answered") as refused:
+            await start(script, 0.2)
+    assert refused.value.reason == "UNREACHABLE"
+
+
+async def test_a_proxy_without_problems_of_its_own_is_asked_again() -> None:
+    cut = Say(500, "Internal Server Error", "text/plain")
+    async with scripted(Say(502, "<html>", "text/html"), cut, STARTED) as script:
+        assert await start(script) == "r1"
+
+
+async def test_a_result_is_waited_for_anywhere_through_lost_answers() -> None:
+    done = outcome("completed", result=Payload("json", b"[1]"))
+    async with connected(DROP, outcome("running"), MOVING, DROP, done) as (script, client):
+        assert await client.get_workflow_handle("o", result_type=list[int]).result() == [1]
+    assert len(script.copies) == 5
+    assert all("/wait?wait=10.000" in copy.target for copy in script.copies)
+
+
+async def test_a_result_follows_the_chain_of_runs() -> None:
+    onward = outcome("continued_as_new", new_run_id="r2")
+    done = outcome("completed", result=Payload("json", b"7"))
+    async with connected(onward, done) as (script, client):
+        assert await client.get_workflow_handle("o", run_id="r1").result() == 7
+    assert [copy.target.split("run_id=")[1][:2] for copy in script.copies] == ["r1", "r2"]
+
+
+async def test_a_result_of_one_run_alone_stops_where_it_continued() -> None:
+    async with connected(outcome("continued_as_new", new_run_id="r2")) as (_, client):
+        with pytest.raises(WorkflowContinuedAsNewError) as onward:
+            await client.get_workflow_handle("o", run_id="r1").result(follow_runs=False)
+    assert onward.value.new_run_id == "r2"
