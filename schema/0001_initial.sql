@@ -87,7 +87,7 @@ CREATE TABLE execution (
     due_at timestamptz,
     run_deadline_at timestamptz,
     execution_deadline_at timestamptz,
-    task_timeout_ms bigint NOT NULL,
+    task_timeout_ms bigint NOT NULL CHECK (task_timeout_ms >= 0),
     has_task boolean NOT NULL,
     cancel_requested boolean NOT NULL,
     last_message_event_id integer NOT NULL,
@@ -107,17 +107,20 @@ CREATE TABLE execution (
 -- At most one open run per workflow id.
 CREATE UNIQUE INDEX execution_open ON execution (shard_id, namespace, workflow_id)
     WHERE status = 'running';
--- The newest run of a workflow id. This index and those for lists hold neither shard_id nor run_id:
--- on an empty table they would look as good as the primary key for finding a run, and a plan made
--- then would read a shard's whole index to find one row.
+-- The newest run of a workflow id. It holds neither shard_id nor run_id: on an empty table it would
+-- look as good as the primary key for finding a run, and a plan made then would later read a shard's
+-- whole index to find one row.
 CREATE INDEX execution_latest ON execution (namespace, workflow_id, started_at);
 CREATE INDEX execution_due ON execution (shard_id, due_at, run_id) WHERE due_at IS NOT NULL;
 -- What a new owner pages through: open runs with a task that waits to be taken.
 CREATE INDEX execution_has_task ON execution (shard_id, run_id) WHERE has_task;
--- Lists of the API, newest first.
-CREATE INDEX execution_by_time ON execution (namespace, started_at);
-CREATE INDEX execution_by_status ON execution (namespace, status, started_at);
-CREATE INDEX execution_by_type ON execution (namespace, workflow_type, started_at);
+-- Lists of the API, newest first. The predicate holds for every row: only a query that states it may
+-- use these, so that they too stay out of the owner's plans.
+CREATE INDEX execution_by_time ON execution (namespace, started_at) WHERE task_timeout_ms >= 0;
+CREATE INDEX execution_by_status ON execution (namespace, status, started_at)
+    WHERE task_timeout_ms >= 0;
+CREATE INDEX execution_by_type ON execution (namespace, workflow_type, started_at)
+    WHERE task_timeout_ms >= 0;
 
 -- Append-only. range_id and txid are evidence: under which term, in which transaction.
 CREATE TABLE event (
