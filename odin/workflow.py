@@ -31,14 +31,14 @@ from odin._workflow_activities import (
     start_activity,
     start_activity_method,
 )
-from odin._workflow_info import Info, info_of, instant
 from odin._workflow_defn import defn, init, run, signal
+from odin._workflow_info import Info, info_of, instant
 from odin.common import RetryPolicy, duration_ms
 from odin.core.commands import ContinueAsNew
 from odin.core.definition import WorkflowDefinition
 from odin.core.failures import ContinueAsNewError
 from odin.core.handles import ActivityCancellationType, ActivityHandle
-from odin.core.loop import duration_ms_of
+from odin.core.loop_parts import duration_ms_of
 from odin.core.payload import encode, encode_all
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def set_signal_handler(name: str, handler: Callable[..., Any] | None) -> None:
     current_run().set_signal_handler(name, handler)
 
 
-def continue_as_new(  # noqa: PLR0913 - each is a keyword that users know
+def continue_as_new(
     arg: Any = _MISSING,  # noqa: ANN401 - any argument of the workflow
     *,
     args: Sequence[Any] = (),
@@ -273,7 +273,7 @@ class _ReplaySafeLogger(logging.LoggerAdapter[logging.Logger]):
 
     def process(
         self, msg: Any, kwargs: MutableMapping[str, Any]
-    ) -> tuple[Any, MutableMapping[str, Any]]:  # noqa: ANN401 - logging's signature
+    ) -> tuple[Any, MutableMapping[str, Any]]:
         here = current_run_or_none()
         if here is not None:
             ids = {

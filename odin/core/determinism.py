@@ -86,8 +86,8 @@ def install() -> None:
         setattr(module, name, _guard(original, dotted, alternative))
 
 
-def originals() -> dict[int, str]:
-    """Return id of each guarded function and of its wrapper, to its dotted name."""
+def names_by_id() -> dict[int, str]:
+    """Return the id of each guarded function, and of what stands in its place, to its dotted name."""
     known = {id(original): dotted for dotted, original in _installed.items()}
     for dotted in GUARDED:
         module_name, _, name = dotted.partition(".")
@@ -101,7 +101,7 @@ def _guard(original: Callable[..., Any], dotted: str, alternative: str) -> Calla
         loop = running_loop()
         if loop is None or loop.evicting or _is_harmless(sys._getframe(1)):  # noqa: SLF001 - who calls
             return original(*args, **kwargs)
-        loop.forbid(f"{dotted}()", f"at replay it would give something else; {alternative}")
+        return loop.forbid(f"{dotted}()", f"it comes out differently at replay; {alternative}")
 
     return guarded
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from odin.core.commands import RequestCancelActivity
 from odin.core.failures import ActivityError, CancelledError, TimeoutError, TimeoutType, error_of  # noqa: A004
-from odin.core.loop import DeterministicFuture
+from odin.core.loop_parts import DeterministicFuture
 from odin.core.payload import decode
 from odin.errors import PayloadError
 
@@ -36,14 +36,14 @@ class ActivityHandle(DeterministicFuture[T]):
     __slots__ = (
         "_cancel_asked",
         "_cancellation_type",
-        "_run",
         "_result_type",
+        "_run",
         "activity_id",
         "activity_type",
         "command_id",
     )
 
-    def __init__(  # noqa: PLR0913 - made in one place only
+    def __init__(
         self,
         run: Run,
         command_id: int,

@@ -24,7 +24,8 @@ from odin.core.commands import (
 from odin.core.definition import WorkflowDefinition, WorkflowInfo, signature_of
 from odin.core.failures import ContinueAsNewError, EvictedError, WorkflowTaskError
 from odin.core.handles import ActivityHandle
-from odin.core.loop import DeterministicTask, WorkflowLoop
+from odin.core.loop import WorkflowLoop
+from odin.core.loop_parts import DeterministicTask
 from odin.core.payload import Payload, encode
 from odin.core.verdict import Verdict, judge, run_failure, task_error
 from odin.errors import PayloadError
@@ -47,7 +48,7 @@ class Run:
     ) -> None:
         self.definition = definition
         self.info = info
-        self.loop = WorkflowLoop(self, cpu_time)
+        self.loop = WorkflowLoop(self, cpu_time)  # type: ignore[abstract] # the rest is refused
         self.is_replaying = False
         self.seen = 0
         self.cancel_requested = False
@@ -77,7 +78,8 @@ class Run:
         """
         loop = self.loop
         self.seen = seen
-        self.commands = commands = []
+        commands: list[Command] = []
+        self.commands = commands
         self.sources = []
         loop.begin(time_us)
         outer = loop.enter()
@@ -94,7 +96,7 @@ class Run:
             loop.check_budget()
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - whatever user code raised fails the task, not the worker
+        except BaseException as error:  # whatever user code raised fails the task, not the worker
             raise task_error(error, self.standing()) from error
         finally:
             loop.leave(outer)
@@ -147,9 +149,10 @@ class Run:
             self._handlers[name] = function.__get__(made)
 
     def _on_started(self, _event: e.WorkflowExecutionStarted) -> None:
-        self._main = self.loop.create_task(self._run_main(), context=Context())
-        if self.cancel_requested:
-            self._main.cancel()
+        if self.cancel_requested:  # as with any task of asyncio that is cancelled before it starts
+            self._close(CancelWorkflow())
+        else:
+            self._main = self.loop.create_task(self._run_main(), context=Context())
 
     def _on_cancel_requested(self, event: e.WorkflowExecutionCancelRequested) -> None:
         if self.cancel_requested:
@@ -231,7 +234,8 @@ class Run:
             self.notice(f"signal {name!r} was dropped, it does not fit its handler: {error}")
             return
         self.running_handlers += 1
-        self.loop.create_task(self._run_handler(function, arguments), context=Context())
+        handling = self._run_handler(function, arguments)
+        _ = self.loop.create_task(handling, context=Context())  # the loop holds it
 
     # The author's side, by way of odin.workflow.
 
