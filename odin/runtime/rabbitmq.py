@@ -13,6 +13,7 @@ import asyncio
 import dataclasses
 import logging
 import random
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from aiormq import spec
@@ -34,7 +35,7 @@ from odin.runtime.clock import Clock, SystemClock
 from odin.runtime.rabbitmq_consumer import Consumer, Delivery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from aiormq.abc import AbstractChannel as Channel
     from aiormq.abc import AbstractConnection as Connection
@@ -124,15 +125,16 @@ class PublisherConnection:
             content_type="application/json", delivery_mode=_PERSISTENT, message_id=message_id
         ))  # fmt: skip
         try:
-            async with asyncio.timeout(self._publish_seconds), self._slots:
+            async with asyncio.timeout(self._publish_seconds) as deadline, self._slots:
                 await self._usable.wait()
                 channels = self._channels
                 if channels is None:
                     raise NotPublishedError("no connection to the broker")
-                await channels.publish(sending)
+                with channels.until_closed(deadline):
+                    await channels.publish(sending)
         except TimeoutError as error:
             raise NotPublishedError(
-                f"no confirm within {self._publish_seconds} s" + (" (alarm)" * self.blocked),
+                "no confirm: broker alarm" if self.blocked else "no confirm in time",
                 maybe_sent=sending.maybe_sent,
             ) from error
 
@@ -141,7 +143,7 @@ class PublisherConnection:
             publisher_confirms=True, on_return_raises=True, timeout=RPC_SECONDS
         )
         channel.closing.add_done_callback(lambda _: ended.set())
-        self._channels = _Channels(connection, channel)
+        channels = self._channels = _Channels(connection, channel)
         self._set_blocked(blocked=False)
         try:
             async with asyncio.TaskGroup() as group:
@@ -152,6 +154,7 @@ class PublisherConnection:
             self._usable.clear()
             self._channels = None
             self.blocked = False
+            channels.closed()
 
     async def _watch_alarm(self, connection: Connection) -> None:
         """Follow the broker's alarm: the library has no callback, only a wait until it is over."""
@@ -201,6 +204,26 @@ class _Channels:
         self._declaring: Channel | None = None
         self._declare_lock = asyncio.Lock()
         self._declared: dict[str, Queue] = {}
+        self._deadlines: set[asyncio.Timeout] = set()
+
+    @contextmanager
+    def until_closed(self, deadline: asyncio.Timeout) -> Iterator[None]:
+        """Let the deadline end the block as soon as the connection has ended.
+
+        The library leaves those waiting that had not handed over their message by then.
+        """
+        self._deadlines.add(deadline)
+        try:
+            yield
+        finally:
+            self._deadlines.discard(deadline)
+
+    def closed(self) -> None:
+        """The connection has ended: nothing more will come of what is on its way."""
+        now = asyncio.get_running_loop().time()
+        for deadline in self._deadlines:
+            if not deadline.expired():
+                deadline.reschedule(now)
 
     async def publish(self, sending: _Sending) -> None:
         """Publish once, and once more if the message comes back or is refused.

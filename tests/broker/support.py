@@ -207,16 +207,25 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.transport.abort()
 
 
-async def messages_in(url: str, queue: str) -> list[aio_pika.abc.AbstractIncomingMessage]:
-    """Take every message off a queue."""
+async def messages_in(
+    url: str, queue: str, at_least: int
+) -> list[aio_pika.abc.AbstractIncomingMessage]:
+    """Take every message off a queue that nobody else uses meanwhile.
+
+    The count that the broker tells may lag, hence `at_least`.
+    """
+    taken: list[aio_pika.abc.AbstractIncomingMessage] = []
+
+    async def take(message: aio_pika.abc.AbstractIncomingMessage) -> None:
+        taken.append(message)
+
     connection = await aio_pika.connect(url, timeout=5)
     async with connection, connection.channel() as channel:
-        taken = []
-        found = await channel.get_queue(queue)
-        while (message := await found.get(fail=False, timeout=5)) is not None:
-            await message.ack()
-            taken.append(message)
-        return taken
+        found = await channel.declare_queue(queue, passive=True)
+        await found.consume(take, no_ack=True)
+        count = max(at_least, found.declaration_result.message_count or 0)
+        await until(lambda: len(taken) >= count)
+    return taken
 
 
 async def delete_queue(url: str, queue: str) -> None:

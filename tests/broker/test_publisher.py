@@ -32,7 +32,7 @@ async def test_a_lone_row_travels_alone_and_at_once(rabbitmq_url: str, destinati
         for number in range(1, 6):
             publisher.offer([row(number, destination)])
             await until(lambda number=number: number in engine.confirmed)  # type: ignore[misc]
-    packs = [decode_message(one.body) for one in await _taken(rabbitmq_url, destination)]
+    packs = [decode_message(one.body) for one in await _taken(rabbitmq_url, destination, 5)]
     assert [[entry.number for entry in pack] for pack in packs] == [[1], [2], [3], [4], [5]]
     assert engine.delayed == []
 
@@ -50,7 +50,8 @@ async def test_under_load_rows_of_one_destination_share_messages(
         span, cpu = time.perf_counter() - began, time.process_time() - began_cpu
     with capsys.disabled():
         _report("packed", span, cpu)
-    packs = [decode_message(one.body) for one in await _taken(rabbitmq_url, destination)]
+    messages = await _taken(rabbitmq_url, destination, publisher.counters.messages)
+    packs = [decode_message(one.body) for one in messages]
     assert max(map(len, packs)) == PACK_MAX
     assert len(packs) == publisher.counters.messages < ROWS / 40
     assert sorted(entry.number for pack in packs for entry in pack) == list(range(ROWS))
@@ -92,7 +93,7 @@ async def test_rows_are_confirmed_in_the_end_whatever_happens_to_the_connection(
             await until(lambda: publisher.depth == 0)
     assert sorted(engine.confirmed) == list(range(2_000))
     assert connection.connections_count > 1
-    taken = await _taken(rabbitmq_url, destination)
+    taken = await _taken(rabbitmq_url, destination, 2_000)
     assert {entry.number for one in taken for entry in decode_message(one.body)} == set(
         range(2_000)
     )
@@ -109,7 +110,7 @@ async def test_rows_for_a_queue_that_vanishes_are_not_lost(
         await delete_queue(rabbitmq_url, queue_of(destination).name)
         publisher.offer([row(number, destination) for number in range(1, 500)])
         await until(lambda: publisher.depth == 0)
-    taken = await _taken(rabbitmq_url, destination)
+    taken = await _taken(rabbitmq_url, destination, 8)
     found = {entry.number for one in taken for entry in decode_message(one.body)}
     assert found == set(range(1, 500))
 
@@ -141,12 +142,14 @@ async def test_a_memory_alarm_delays_rows_and_holds_up_no_acknowledgement(
         held[1].ack()
     assert engine.confirmed.count(4) == 1
     # It went out before the alarm was known and arrived after all: twice, which is harmless.
-    taken = [decode_message(one.body) for one in await _taken(own_broker.url, destination)]
+    taken = [decode_message(one.body) for one in await _taken(own_broker.url, destination, 2)]
     assert {entry.number for pack in taken for entry in pack} == {3, 4}
 
 
-async def _taken(url: str, destination: str) -> list[aio_pika.abc.AbstractIncomingMessage]:
-    return await messages_in(url, queue_of(destination).name)
+async def _taken(
+    url: str, destination: str, at_least: int
+) -> list[aio_pika.abc.AbstractIncomingMessage]:
+    return await messages_in(url, queue_of(destination).name, at_least)
 
 
 def _report(how: str, span: float, cpu: float) -> None:

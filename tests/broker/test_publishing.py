@@ -18,7 +18,7 @@ async def test_a_confirmed_message_is_in_the_queue_and_persistent(
     publisher = PublisherConnection(rabbitmq_url)
     async with running(publisher.run):
         await publisher.publish(destination, b"body", "id-1")
-    (message,) = await messages_in(rabbitmq_url, queue_of(destination).name)
+    (message,) = await messages_in(rabbitmq_url, queue_of(destination).name, 1)
     assert (message.body, message.message_id) == (b"body", "id-1")
     assert message.delivery_mode == aio_pika.DeliveryMode.PERSISTENT
 
@@ -43,7 +43,7 @@ async def test_messages_for_a_queue_that_was_deleted_are_not_lost(
         async with asyncio.TaskGroup() as group:
             for number in range(50):
                 group.create_task(publisher.publish(destination, b"after", f"id-{number + 1}"))
-    assert len(await messages_in(rabbitmq_url, queue)) == 50
+    assert len(await messages_in(rabbitmq_url, queue, 50)) == 50
 
 
 async def test_a_queue_with_other_arguments_is_refused_and_holds_up_no_other(
@@ -107,7 +107,8 @@ async def test_a_connection_cut_under_a_message_leaves_its_fate_open(
 
         async with running(publisher.run):
             await publisher.publish(destination, b"", "id-first")
-            async with asyncio.TaskGroup() as group:
+            # Far less than a publish may take: whoever waits is told at once.
+            async with asyncio.timeout(3), asyncio.TaskGroup() as group:
                 for number in range(100):
                     group.create_task(publish(number))
                 await asyncio.sleep(0)
