@@ -194,7 +194,6 @@ class Ownership:
             log.warning("not acquired", extra={"shard": shard_id, "detail": str(error)})
             return
         if range_id is not None and not self._stopped:
-            self._moved_at[shard_id] = self._clock.boottime()
             self._shards.begin(shard_id, range_id)
 
     # --- hand-over -------------------------------------------------------------------------------

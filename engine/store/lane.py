@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from odin.runtime.postgres import connect
 
+from .errors import CALL_ERRORS
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
@@ -75,7 +77,7 @@ class Lane:
             return
         try:
             await connection.close(timeout=_CLOSE_SECONDS)
-        except (TimeoutError, OSError):
+        except CALL_ERRORS:
             connection.terminate()
 
     async def _opened(self) -> Connection:

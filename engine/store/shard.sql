@@ -16,9 +16,9 @@ WITH released AS (
     RETURNING shard_id, range_id
 )
 INSERT INTO shard_term (shard_id, range_id, happening, incarnation, node_id)
-SELECT released.shard_id, released.range_id, 'released', node.incarnation, node.node_id
+SELECT released.shard_id, released.range_id, 'released', $2, coalesce(node.node_id, '')
 FROM released
-JOIN node ON node.incarnation = $2
+LEFT JOIN node ON node.incarnation = $2
 RETURNING shard_id;
 
 -- name: end_blocking_backends

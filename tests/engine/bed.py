@@ -74,7 +74,7 @@ class Bed:
         self,
         workflows: Sequence[object],
         activities: Sequence[Callable[..., Any]] = (),
-        **options: Any,
+        **options: Any,  # noqa: ANN401 - a worker's own options, passed on
     ) -> Worker:
         """Start a worker linked to every engine."""
         worker = Worker(

@@ -1,4 +1,4 @@
-"""What an author and a client see: runs from start to end on one engine, one worker, real Postgres."""
+"""What an author and a client see: runs from start to end on one engine and one worker."""
 
 import asyncio
 

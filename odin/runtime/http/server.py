@@ -117,6 +117,8 @@ async def serve_http(
             stopping.cancel()
             server.should_exit = True
     finally:
+        for accepting in getattr(server, "servers", ()):
+            accepting.close()  # a cancelled uvicorn leaves its sockets with the event loop
         for listener in listeners:
             listener.close()
     if not stop.is_set():
