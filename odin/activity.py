@@ -17,7 +17,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -91,22 +91,63 @@ class Info:
         return self.namespace
 
 
-@dataclass
 class Context:
-    """The running attempt. For the worker and for tests; authors use the functions."""
+    """The running attempt. For the worker and for tests; authors use the functions.
 
-    info: Info
-    beat: Callable[[tuple[Payload, ...]], None]
-    cancelled: threading.Event = field(default_factory=threading.Event)
-    cancelled_async: asyncio.Event | None = None
-    cancel_reason: str = ""
+    Args:
+        info: What the attempt may know of itself, or how to make it when it is asked for.
+        beat: Takes the details of a heartbeat; called from the activity's own thread.
+    """
+
+    __slots__ = ("_beat", "_event", "_info", "_waiting", "cancel_reason", "cancelled")
+
+    def __init__(
+        self, info: Info | Callable[[], Info], beat: Callable[[tuple[Payload, ...]], None]
+    ) -> None:
+        self._info = info
+        self._beat = beat
+        self._event: threading.Event | None = None
+        self._waiting: asyncio.Event | None = None
+        self.cancelled = False
+        self.cancel_reason = ""
+
+    @property
+    def info(self) -> Info:
+        """What the attempt may know of itself."""
+        if not isinstance(self._info, Info):
+            self._info = self._info()
+        return self._info
+
+    def beat(self, details: tuple[Payload, ...]) -> None:
+        """Take a heartbeat."""
+        self._beat(details)
 
     def cancel(self, reason: str) -> None:
         """Tell the activity to stop. Called on the event loop."""
-        self.cancel_reason = self.cancel_reason or reason
-        self.cancelled.set()
-        if self.cancelled_async is not None:
-            self.cancelled_async.set()
+        if self.cancelled:
+            return
+        self.cancel_reason = reason
+        self.cancelled = True  # before the events are looked for: who makes one looks here after
+        if self._event is not None:
+            self._event.set()
+        if self._waiting is not None:
+            self._waiting.set()
+
+    def event(self) -> threading.Event:
+        """Return what a thread waits for."""
+        if self._event is None:
+            self._event = threading.Event()
+        if self.cancelled:
+            self._event.set()
+        return self._event
+
+    def waiting(self) -> asyncio.Event:
+        """Return what a coroutine waits for."""
+        if self._waiting is None:
+            self._waiting = asyncio.Event()
+        if self.cancelled:
+            self._waiting.set()
+        return self._waiting
 
 
 current: ContextVar[Context] = ContextVar("odin_activity")
@@ -183,17 +224,12 @@ def heartbeat(*details: object) -> None:
 
 def is_cancelled() -> bool:
     """Return whether the attempt should stop. Async ones get asyncio.CancelledError besides."""
-    return _context().cancelled.is_set()
+    return _context().cancelled
 
 
 async def wait_for_cancelled() -> None:
     """Return once the attempt should stop."""
-    context = _context()
-    if context.cancelled_async is None:
-        context.cancelled_async = asyncio.Event()
-        if context.cancelled.is_set():
-            context.cancelled_async.set()
-    await context.cancelled_async.wait()
+    await _context().waiting().wait()
 
 
 def wait_for_cancelled_sync(timeout: timedelta | float | None = None) -> bool:
@@ -203,7 +239,7 @@ def wait_for_cancelled_sync(timeout: timedelta | float | None = None) -> bool:
         Whether it should stop.
     """
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    return _context().cancelled.wait(seconds)
+    return _context().event().wait(seconds)
 
 
 def _context() -> Context:

@@ -27,15 +27,15 @@ log = logging.getLogger(__name__)
 class LinkUser(Protocol):
     """Who uses the links; every method returns at once."""
 
-    def link_up(self, link: Link, address: str) -> None:
+    def link_up(self, link: Link, address: str, /) -> None:
         """The link to `address` is open; nothing has been said on it."""
         ...
 
-    def link_message(self, link: Link, message: Message) -> None:
+    def link_message(self, link: Link, message: Message, /) -> None:
         """A message arrived that answers no request."""
         ...
 
-    def link_down(self, link: Link, address: str) -> None:
+    def link_down(self, link: Link, address: str, /) -> None:
         """The link has ended; its requests have been told."""
         ...
 

@@ -48,17 +48,30 @@ class Attempt:
     """One attempt that this worker runs."""
 
     __slots__ = (
-        "beats", "context", "deadline_timer", "grant", "is_async", "stop_reason", "task",
+        "_make_beats", "beats", "context", "deadline_timer", "ended", "grant", "is_async",
+        "stop_reason", "task",
     )  # fmt: skip
 
-    def __init__(self, grant: ActivityTaskGranted, context: activity.Context) -> None:
+    def __init__(
+        self, grant: ActivityTaskGranted, make_beats: Callable[[ActivityTaskGranted], Heartbeats]
+    ) -> None:
         self.grant = grant
-        self.context = context
+        self.context = activity.Context(partial(_info, grant), self.beat)
         self.is_async = True
         self.task: asyncio.Task[None] | None = None
         self.deadline_timer: asyncio.TimerHandle | None = None
         self.beats: Heartbeats | None = None
         self.stop_reason = ""
+        self.ended = False
+        self._make_beats = make_beats
+
+    def beat(self, details: tuple[Payload, ...]) -> None:
+        """Take a heartbeat of the activity; from its own thread."""
+        if self.beats is None:
+            if self.ended:
+                return
+            self.beats = self._make_beats(self.grant)
+        self.beats.beat(details)
 
     def stop(self, reason: str) -> None:
         """Tell the attempt to stop: by the flag, and, for async functions, by cancellation."""
@@ -145,20 +158,27 @@ class Attempts:
             self._host.attempt_finished(token)
             self._report(grant, _stopped(STOP_SHUTDOWN))
             return
-        attempt = Attempt(grant, activity.Context(_info(grant), _no_beat))
+        known = self._registry.activities.get(grant.activity_type)
+        is_async = known is None or known.is_async
+        loop = asyncio.get_running_loop()
+        attempt = Attempt(grant, partial(self._heartbeats, loop, is_async))
+        attempt.is_async = is_async
+        if grant.heartbeat_ms is not None:
+            attempt.beats = self._heartbeats(loop, is_async, grant)
         self._running[token] = attempt
         self._empty.clear()
-        known = self._registry.activities.get(grant.activity_type)
-        attempt.is_async = known is None or known.is_async
-        attempt.beats = Heartbeats(
-            grant, partial(self._host.send_to_owner, grant.header.shard_id), auto=attempt.is_async
-        )
-        attempt.context.beat = attempt.beats.beat
         if left_seconds is not None:
-            attempt.deadline_timer = asyncio.get_running_loop().call_later(
-                left_seconds, attempt.stop, STOP_DEADLINE
-            )
+            attempt.deadline_timer = loop.call_later(left_seconds, attempt.stop, STOP_DEADLINE)
         attempt.task = self._group.create_task(self._run(attempt, known))
+
+    def _heartbeats(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        is_async: bool,  # noqa: FBT001 - bound beforehand
+        grant: ActivityTaskGranted,
+    ) -> Heartbeats:
+        send = partial(self._host.send_to_owner, grant.header.shard_id)
+        return Heartbeats(grant, send, loop, auto=is_async)
 
     def cancel(self, claim_token: str, reason: str) -> bool:
         """The engine no longer wants the attempt. Returns whether it runs here."""
@@ -207,6 +227,7 @@ class Attempts:
     def _end(self, attempt: Attempt, outcome: ActivityOutcome | None) -> None:
         if attempt.deadline_timer is not None:
             attempt.deadline_timer.cancel()
+        attempt.ended = True
         if attempt.beats is not None:
             attempt.beats.end(flush=outcome is not None and outcome.how != COMPLETED)
         self._running.pop(attempt.grant.claim_token, None)
@@ -327,10 +348,6 @@ def _encoded(details: tuple[object, ...]) -> tuple[Payload, ...]:
         return encode_all(details, "detail")
     except PayloadError as error:
         return encode_all((f"details were dropped: {error}",))
-
-
-def _no_beat(_: tuple[Payload, ...]) -> None:
-    """Stand in until the attempt has its heartbeats."""
 
 
 def _info(grant: ActivityTaskGranted) -> activity.Info:

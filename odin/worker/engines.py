@@ -190,9 +190,7 @@ class Engines:
             if link is not None:
                 by_owner.setdefault(link, set()).add(shard_id)
         for link, shard_ids in by_owner.items():
-            inventory = self._holder.inventory(shard_ids)
-            if inventory.claims or inventory.warm:
-                link.send(inventory)
+            link.send(self._holder.inventory(shard_ids))
             self._holder.shards_moved(shard_ids)
 
     def _addresses(self) -> list[str]:

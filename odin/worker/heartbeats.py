@@ -6,12 +6,12 @@ the owner must believe this worker dead.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
 from odin.core.wire import Heartbeat
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from odin.core.payload import Payload
@@ -36,6 +36,7 @@ class Heartbeats:
     Args:
         grant: The attempt.
         send: Sends to the owner.
+        loop: Where sending happens.
         auto: Whether to beat without being asked, if there is a heartbeat timeout.
     """
 
@@ -45,7 +46,12 @@ class Heartbeats:
     )  # fmt: skip
 
     def __init__(
-        self, grant: ActivityTaskGranted, send: Callable[[Heartbeat], bool], *, auto: bool
+        self,
+        grant: ActivityTaskGranted,
+        send: Callable[[Heartbeat], bool],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        auto: bool,
     ) -> None:
         self._grant = grant
         self._send = send
@@ -54,7 +60,7 @@ class Heartbeats:
         share = _AUTO_SHARE if self._auto else _SHARE
         wanted = _UNASKED_SECONDS if self._timeout is None else share * self._timeout
         self._interval = min(wanted, _LONGEST_SECONDS)
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._newest: tuple[Payload, ...] | None = None
         self._last = grant.heartbeat_details
         self._timer: asyncio.TimerHandle | None = None

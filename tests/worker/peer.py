@@ -1,4 +1,4 @@
-"""An engine's end of the link, spoken by the test: a real server on a real socket, no engine behind.
+"""An engine's end of the link, spoken by the test: a real server and socket, no engine behind.
 
 It answers nothing by itself but the greeting. A test waits for what the worker says and says what
 an engine would.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import uvicorn
@@ -19,9 +19,10 @@ from starlette.websockets import WebSocket
 
 from odin.core import events as e
 from odin.core import wire
+from odin.core.commands import ScheduleActivity
 from odin.core.payload import encode
 from odin.runtime.link_sockets import WORKER_PATH, ServerSocket
-from odin.runtime.links import WORKER_TO_ENGINE, Link
+from odin.runtime.links import WORKER_TO_ENGINE, Link, Message
 
 M = TypeVar("M")
 SHARD = 3
@@ -57,13 +58,18 @@ class Peer:
         await link.run(self._hear)
         self.links.remove(link)
 
-    def _hear(self, message: Any) -> None:
+    def _hear(self, message: Message) -> None:
         self.said.append(message)
         self._news.set()
 
-    def say(self, message: Any) -> None:
+    def say(self, message: Message) -> None:
         """Send to the worker, over the newest link."""
         assert self.links[-1].send(message)
+
+    async def give(self, *tasks: wire.TaskEntry) -> bool:
+        """Hand tasks out as an engine without a broker does. Returns whether they were taken."""
+        receipt = await self.links[-1].ask(lambda seq: wire.Tasks(seq, "default", tasks), 5.0)
+        return bool(receipt.taken)
 
     def cut(self) -> None:
         """End all links."""
@@ -89,7 +95,10 @@ class Peer:
 
 
 class _Server(uvicorn.Server):
-    def install_signal_handlers(self) -> None: ...
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the test runner."""
+        yield
 
 
 @asynccontextmanager
@@ -106,9 +115,9 @@ async def peer(incarnation: str = "engine-a") -> AsyncIterator[Peer]:
         ws="websockets-sansio",
         timeout_graceful_shutdown=1,
     )
-    server = uvicorn.Server(config)
+    server = _Server(config)
     async with asyncio.TaskGroup() as group:
-        serving = group.create_task(server._serve())
+        serving = group.create_task(server.serve())
         while not server.started:
             assert not serving.done()
             await asyncio.sleep(0.01)
@@ -146,7 +155,7 @@ class History:
     def last_id(self) -> int:
         return len(self.events)
 
-    def append(self, *events: Any) -> None:
+    def append(self, *events: e.Event) -> None:
         """Append one batch."""
         for event in events:
             self.events.append(e.to_history(event, self.last_id + 1, NOW_US))
@@ -156,7 +165,7 @@ class History:
         """Return the entry that names a task of this run."""
         return wire.TaskEntry(kind, SHARD, 1, self.header.run_id, number, attempt)
 
-    def granted(self, claim: wire.ClaimWorkflowTask, **changes: Any) -> wire.WorkflowTaskGranted:
+    def granted(self, claim: wire.ClaimWorkflowTask, **changes: object) -> wire.WorkflowTaskGranted:
         """Return the answer to a claim, with the whole history."""
         fields: dict[str, Any] = {
             "seq": claim.seq,
@@ -173,7 +182,7 @@ class History:
         return wire.WorkflowTaskGranted(**(fields | changes))
 
     def accept(
-        self, report: wire.ReportWorkflowTask, *caused: Any, closed: bool = False
+        self, report: wire.ReportWorkflowTask, *caused: e.Event, closed: bool = False
     ) -> wire.WorkflowTaskAccepted:
         """Record a report with the events that its commands caused, and return the answer."""
         self.append(
@@ -208,7 +217,7 @@ class History:
         )
 
     def activity(
-        self, claim: wire.ClaimActivityTask, name: str, *arguments: object, **changes: Any
+        self, claim: wire.ClaimActivityTask, name: str, *arguments: object, **changes: object
     ) -> wire.ActivityTaskGranted:
         """Return the grant of an attempt."""
         fields: dict[str, Any] = {
@@ -230,7 +239,7 @@ class History:
         return wire.ActivityTaskGranted(**(fields | changes))
 
 
-def scheduled(command: Any) -> e.ActivityTaskScheduled:
+def scheduled(command: ScheduleActivity) -> e.ActivityTaskScheduled:
     """Return the event that a ScheduleActivity command becomes."""
     names = e.ActivityTaskScheduled.__struct_fields__
     return e.ActivityTaskScheduled(**{name: getattr(command, name) for name in names})
