@@ -306,7 +306,8 @@ BEGIN
         RETURNING s.shard_id, s.range_id
     ), recorded AS (
         INSERT INTO shard_term (shard_id, range_id, happening, incarnation, node_id)
-        SELECT bumped.shard_id, bumped.range_id, 'bumped', p_incarnation, node.node_id
+        SELECT bumped.shard_id, bumped.range_id, 'bumped', p_incarnation,
+            coalesce(node.node_id, '')
         FROM bumped LEFT JOIN node ON node.incarnation = p_incarnation
     )
     SELECT bumped.shard_id, bumped.range_id FROM bumped;

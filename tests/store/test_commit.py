@@ -18,7 +18,7 @@ from engine.store import (
 from odin.core.execution import Execution, WorkflowTask
 from odin.errors import OutcomeUnknownError
 
-from .support import IDS, NOW_US, event, run, starting
+from .support import IDS, NOW_US, event, run, starting, until_waiting_for_a_lock
 
 
 def updating(group: Group, execution: Execution, **changes: object) -> None:
@@ -250,6 +250,38 @@ async def test_the_due_bound_stays_while_it_holds_and_moves_once_it_is_past(
     assert await due_after_writing(now_us + 30_000_000) == now_us + 30_000_000
 
 
+async def test_a_step_of_a_run_on_its_way_touches_no_index(
+    store: Store, admin: "asyncpg.Connection[Any]", terms: dict[int, int]
+) -> None:
+    now_us = (await store.cluster_view()).db_now_us
+    idle = run(0, workflow_task=WorkflowTask(), run_deadline_us=now_us + 60_000_000)
+    await store.commit(starting(store.incarnation, terms, idle))
+    for _ in range(3):
+        group = Group(store.incarnation, {0: terms[0]})
+        updating(group, idle, state_token=idle.state_token + 1, last_event_us=now_us)
+        await store.commit(group)
+    async with store.fenced(0, terms[0]) as connection:
+        await connection.execute("SELECT pg_stat_force_next_flush()")
+    counts = await admin.fetchrow(
+        "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'execution'"
+    )
+    assert tuple(counts or ()) == (3, 3)
+
+
+async def test_a_store_closes_though_a_commit_hangs(
+    dsn: str, store: Store, admin: "asyncpg.Connection[Any]", terms: dict[int, int]
+) -> None:
+    hanging = admin.transaction()
+    await hanging.start()
+    await admin.execute("LOCK TABLE event IN SHARE MODE")
+    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        failing = tasks.create_task(_outcome(store, starting(store.incarnation, terms, run(0))))
+        await until_waiting_for_a_lock(admin)
+        await store.close()
+    assert isinstance(failing.result(), OutcomeUnknownError | WriteRaisedError)
+    await hanging.rollback()
+
+
 async def test_an_empty_group_of_unknown_shards_is_refused_whole(store: Store) -> None:
     committed = await store.commit(Group(IDS.incarnation(), {0: 1, 1: 1}))
     assert committed.refused == {0, 1}
@@ -258,6 +290,6 @@ async def test_an_empty_group_of_unknown_shards_is_refused_whole(store: Store) -
 async def _outcome(store: Store, group: Group) -> Exception:
     try:
         await store.commit(group)
-    except OutcomeUnknownError as error:
+    except (OutcomeUnknownError, WriteRaisedError) as error:
         return error
     raise AssertionError("the commit should not have returned")
