@@ -1,5 +1,7 @@
 """How workflow code starts activities. Authors reach it as `odin.workflow`."""
 
+# ruff: noqa: ANN401 - arguments and results of activities are whatever the codec takes
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
@@ -29,15 +31,13 @@ class ActivityOptions(TypedDict, total=False):
     """How an activity is run; what is not given has the default that stands here.
 
     Attributes:
-        task_queue: The workflow's own.
-        schedule_to_close_timeout: The whole activity, retries included; no limit.
-        schedule_to_start_timeout: From being scheduled to being taken by a worker; no limit.
-        start_to_close_timeout: One attempt; `schedule_to_close_timeout` if that is given, else 60 s.
-        heartbeat_timeout: From one heartbeat to the next; no limit.
-        retry_policy: `RetryPolicy()`: after 1 s, doubled each time up to 100 s, without end.
-        cancellation_type: TRY_CANCEL.
-        activity_id: The command's number; the idempotency key is made of it.
-        summary: Shown in the dashboard.
+        task_queue: The workflow's own. schedule_to_close_timeout: The whole activity, retries
+            included; no limit. schedule_to_start_timeout: From being scheduled to being taken by a
+            worker; no limit. start_to_close_timeout: One attempt; `schedule_to_close_timeout` if
+            that is given, else 60 s. heartbeat_timeout: From one heartbeat to the next; no limit.
+            retry_policy: `RetryPolicy()`: after 1 s, doubled each time up to 100 s, without end.
+            cancellation_type: TRY_CANCEL. activity_id: The command's number; the idempotency key
+            is made of it. summary: Shown in the dashboard.
     """
 
     task_queue: str | None
@@ -208,7 +208,7 @@ def start_activity_method(
 def start_activity_method(
     activity: Any, arg: Any = _MISSING, *, args: Sequence[Any] = (), **options: Any
 ) -> ActivityHandle[Any]:
-    """Start an activity that is a method, named by its class (`Payments.charge`); as `start_activity`."""
+    """Start an activity that is a method (`Payments.charge`); otherwise as `start_activity`."""
     return _start(activity, 1, arg, args, None, **options)
 
 
@@ -246,7 +246,7 @@ async def execute_activity_method(
     return await _start(activity, 1, arg, args, None, **options)
 
 
-def _start(
+def _start(  # noqa: PLR0913 - each is an option of an activity
     activity: Any,
     skip: int,
     arg: Any,
@@ -303,7 +303,7 @@ def _named(activity: Any, skip: int) -> tuple[str, Any]:
     name = getattr(activity, ACTIVITY_NAME_ATTRIBUTE, None)
     if not isinstance(name, str):
         raise DefinitionError(
-            f"{getattr(activity, '__qualname__', activity)!r} is no activity: decorate it with @activity.defn, or"
-            " give the activity's name"
+            f"{getattr(activity, '__qualname__', activity)!r} is no activity: decorate it with"
+            " @activity.defn, or give the activity's name"
         )
     return name, signature_of(activity, skip).returns

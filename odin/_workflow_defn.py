@@ -1,5 +1,7 @@
 """The decorators that declare workflows. Authors reach them as `odin.workflow`."""
 
+# ruff: noqa: ANN401 - decorators hand back what they were given
+
 from __future__ import annotations
 
 import inspect
@@ -38,13 +40,14 @@ def defn(
     """Declare a workflow: a class with one `@workflow.run` method, or an async function.
 
     Args:
-        workflow: The class or function.
-        name: The workflow type; its `__name__` when None.
-        failure_exception_types: Exceptions that fail the workflow, beside odin's failures. Any other exception is
+        workflow: The class or function. name: The workflow type; its `__name__` when None.
+            failure_exception_types: Exceptions that fail the workflow, beside odin's failures. Any
+            other exception is
             taken for a bug: the run waits for better code.
 
     Raises:
-        DefinitionError: It cannot work, or its source has a call that would come out differently at replay.
+        DefinitionError: It cannot work, or its source has a call that would come out differently
+            at replay.
     """
 
     def declare(found: Any) -> Any:
@@ -112,8 +115,8 @@ def _check_constructor(cls: type, constructor: Any, *, has_init: bool) -> None:
         inspect.signature(constructor).bind(None)
     except TypeError as error:
         raise DefinitionError(
-            f"the constructor of {cls.__qualname__} wants arguments: decorate it with @workflow.init to give it those of"
-            " the run"
+            f"the constructor of {cls.__qualname__} wants arguments: decorate it with"
+            " @workflow.init to give it those of the run"
         ) from error
 
 
@@ -126,7 +129,7 @@ def run(fn: F) -> F:
 
 
 def init(fn: F) -> F:
-    """Mark a constructor that takes the same arguments as run; signal handlers may run before run does."""
+    """Mark a constructor that takes the arguments of run: signal handlers may run before run."""
     if fn.__name__ != "__init__":
         raise DefinitionError(f"@workflow.init belongs on __init__, not on {fn.__qualname__}")
     setattr(fn, INIT_ATTRIBUTE, True)

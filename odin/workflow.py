@@ -11,8 +11,8 @@ or, where no signals are needed, a plain function:
     @workflow.defn
     async def order(order: OrderInput) -> Receipt: ...
 
-The code must do the same at every replay: asyncio works as ever, in an order of its own; clocks, dice, threads and I/O
-are refused with the alternative named.
+The code must do the same at every replay: asyncio works as ever, in an order of its own; clocks,
+dice, threads and I/O are refused with the alternative named.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def info() -> Info:
 
 
 def now() -> datetime:
-    """Return the workflow's time, in UTC: that of its current workflow task, the same at every replay."""
+    """Return the time of the workflow task, in UTC: the same at every replay."""
     return instant(current_run().loop.now_us)
 
 
@@ -148,8 +148,8 @@ async def sleep(duration: float | timedelta, *, summary: str | None = None) -> N
     """Wait by a durable timer: it outlives every crash, and costs nothing while it waits.
 
     Args:
-        duration: Seconds or a timedelta, kept to the millisecond; 0 lets other tasks run, without a timer.
-        summary: Shown in the dashboard.
+        duration: Seconds or a timedelta, kept to the millisecond; 0 lets other tasks run, without
+            a timer. summary: Shown in the dashboard.
     """
     seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
     span_ms = duration_ms_of(seconds)
@@ -201,7 +201,7 @@ async def wait(
 def as_completed(
     fs: Iterable[Awaitable[T]], *, timeout: float | None = None
 ) -> Iterator[Awaitable[T]]:
-    """Return awaitables that give the results of `fs` as they come; coroutines start in the order given.
+    """Return awaitables that give the results of `fs` as they come; coroutines start in order.
 
     As `asyncio.as_completed`, whose order differs between processes.
     """
@@ -210,7 +210,7 @@ def as_completed(
 
 
 def set_signal_handler(name: str, handler: Callable[..., Any] | None) -> None:
-    """Set, replace or (with None) remove the handler of a signal; what came before it is handled now."""
+    """Set, replace or (with None) remove a signal's handler; what was kept for it goes to it."""
     current_run().set_signal_handler(name, handler)
 
 
@@ -272,8 +272,8 @@ class _ReplaySafeLogger(logging.LoggerAdapter[logging.Logger]):
         return super().isEnabledFor(level)
 
     def process(
-        self, msg: Any, kwargs: MutableMapping[str, Any]
-    ) -> tuple[Any, MutableMapping[str, Any]]:
+        self, msg: object, kwargs: MutableMapping[str, Any]
+    ) -> tuple[object, MutableMapping[str, Any]]:
         here = current_run_or_none()
         if here is not None:
             ids = {

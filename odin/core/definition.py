@@ -1,4 +1,4 @@
-"""What is known of a workflow before it runs: its name, its function, its signals, the types of their arguments."""
+"""What is known of a workflow before it runs: name, function, signals, types of arguments."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class CallSignature:
     """The types that a function takes and returns, as far as payloads need them.
 
     Args:
-        fn: A function; its type hints are resolved.
-        skip: How many leading parameters are not the caller's (1 for a method taken from its class).
+        fn: A function; its type hints are resolved. skip: How many leading parameters are not the
+            caller's (1 for a method taken from its class).
 
     Raises:
         DefinitionError: A type hint cannot be resolved, or a parameter cannot be given by position.
@@ -93,8 +93,8 @@ class CallSignature:
             hints = get_type_hints(type(fn).__call__, include_extras=True)
         except NameError as error:
             raise DefinitionError(
-                f"the type hints of {self.name} cannot be resolved: {error}; define the types at module level and"
-                " import them at run time"
+                f"the type hints of {self.name} cannot be resolved: {error}; define the types at"
+                " module level and import them at run time"
             ) from error
         parameters = list(inspect.signature(fn).parameters.values())[skip:]
         self.types: list[Any] = []
@@ -113,8 +113,8 @@ class CallSignature:
             case inspect.Parameter.KEYWORD_ONLY:
                 if parameter.default is inspect.Parameter.empty:
                     raise DefinitionError(
-                        f"{self.name} has the keyword-only parameter {parameter.name!r} without a default:"
-                        " arguments travel by position"
+                        f"{self.name} has the keyword-only parameter {parameter.name!r} without a"
+                        " default: arguments travel by position"
                     )
             case _:
                 self.types.append(hints.get(parameter.name, Any))
@@ -145,7 +145,7 @@ _SIGNATURES: Final[dict[tuple[object, int], CallSignature]] = {}
 
 
 def signature_of(fn: Callable[..., object], skip: int = 0) -> CallSignature:
-    """Return the signature of `fn`; one per code object, so that closures made again and again share it.
+    """Return the signature of `fn`; closures made again and again of one code share it.
 
     Raises:
         DefinitionError: As `CallSignature`.
@@ -218,6 +218,7 @@ class WorkflowDefinition:
         found = own.get(WORKFLOW_ATTRIBUTE)
         if not isinstance(found, WorkflowDefinition):
             raise DefinitionError(
-                f"{getattr(workflow, '__qualname__', workflow)!r} is not a workflow: decorate it with @workflow.defn"
+                f"{getattr(workflow, '__qualname__', workflow)!r} is not a workflow: decorate it"
+                " with @workflow.defn"
             )
         return found

@@ -1,8 +1,9 @@
 """Guards against what would come out differently at replay.
 
-Two nets. At run time the clocks, dice and sleeps of the standard library refuse when they are called from workflow code;
-they are wrapped once per process and look only whether this thread runs a workflow loop. What cannot be wrapped
-(`datetime.now` and its like) is looked for in the source when a workflow is registered.
+Two nets. At run time the clocks, dice and sleeps of the standard library refuse when they are
+called from workflow code; they are wrapped once per process and look only whether this thread runs
+a workflow loop. What cannot be wrapped (`datetime.now` and its like) is looked for in the source
+when a workflow is registered.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def install() -> None:
 
 
 def names_by_id() -> dict[int, str]:
-    """Return the id of each guarded function, and of what stands in its place, to its dotted name."""
+    """Return id to dotted name of each guarded function, and of what stands in its place."""
     known = {id(original): dotted for dotted, original in _installed.items()}
     for dotted in GUARDED:
         module_name, _, name = dotted.partition(".")
@@ -109,10 +110,10 @@ def _guard(original: Callable[..., Any], dotted: str, alternative: str) -> Calla
 def _is_harmless(frame: FrameType | None) -> bool:
     """Return whether the call comes out of a logger, an import or the like."""
     while frame is not None:
-        name: str = frame.f_globals.get("__name__", "")
-        if name == "odin.core.loop":
-            return False
-        if name.partition(".")[0] in _HARMLESS:
+        package, _, rest = frame.f_globals.get("__name__", "").partition(".")
+        if package in _HARMLESS:
             return True
+        if package == "odin" and rest.startswith("core."):
+            break  # what lies below is the worker, on a thread of its own perhaps
         frame = frame.f_back
     return False

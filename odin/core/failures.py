@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import builtins
 import traceback
+from datetime import timedelta
 from enum import StrEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -32,11 +33,10 @@ from odin.core.payload import (
 from odin.errors import Code, OdinError, PayloadError
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from odin.core.commands import ContinueAsNew
 
 _CAUSES_MAX = 16
+_TYPE_CHARS_MAX = 200
 
 
 class TimeoutType(StrEnum):
@@ -195,62 +195,55 @@ class EvictedError(BaseException):
     """Unwinds a run that leaves the memory. Code must let it pass."""
 
 
+_KINDS: tuple[tuple[type[BaseException], str], ...] = (
+    (ActivityError, "activity"),
+    (TimeoutError, "timeout"),
+    (builtins.TimeoutError, "timeout"),
+    (CancelledError, "canceled"),
+    (TerminatedError, "terminated"),
+)
+
+
 def failure_of(error: BaseException, *, trace: bool = True, _depth: int = 0) -> Failure:
-    """Return how `error` is written down.
+    """Return how `error` is written down, its causes included.
 
     Args:
-        error: Any exception; one that is not a FailureError becomes an application failure of its class name.
+        error: Any exception; one of no failure type becomes an application failure of its name.
         trace: Whether the stack is written down too.
     """
-    cause = error.__cause__
-    stack = _stack(error.__traceback__) if trace else ""
-    nested = (
-        failure_of(cause, trace=trace, _depth=_depth + 1)
-        if cause and _depth < _CAUSES_MAX
-        else None
-    )
-    kind, kind_type, details = "application", type(error).__name__, ()
+    kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), "application")
+    name = type(error).__name__
+    details: tuple[object, ...] = ()
     non_retryable, delay_ms, timeout_type = False, None, ""
-    encoded: tuple[Payload, ...] = details
-    match error:
-        case ApplicationError():
-            kind_type, non_retryable, encoded = (
-                error.type,
-                error.non_retryable,
-                _encode(error.details),
-            )
-            if error.next_retry_delay is not None:
-                delay_ms = max(0, round(error.next_retry_delay.total_seconds() * 1_000))
-        case ActivityError():
-            kind, kind_type = "activity", error.activity_type
-        case TimeoutError():
-            kind, kind_type, timeout_type = "timeout", "TimeoutError", error.type or ""
-        case _ if isinstance(error, builtins.TimeoutError):
-            kind = "timeout"
-        case CancelledError():
-            kind, encoded = "canceled", _encode(error.details)
-        case TerminatedError():
-            kind = "terminated"
-        case _ if kind_type == "CancelledError":  # asyncio's own
-            kind = "canceled"
-        case _:
-            pass
+    if isinstance(error, ApplicationError):
+        name, details, non_retryable = error.type, error.details, error.non_retryable
+        if error.next_retry_delay is not None:
+            delay_ms = max(0, round(error.next_retry_delay.total_seconds() * 1_000))
+    elif isinstance(error, ActivityError):
+        name = error.activity_type
+    elif isinstance(error, TimeoutError):
+        timeout_type = error.type or ""
+    elif isinstance(error, CancelledError):
+        details = error.details
+    elif name == "CancelledError":  # asyncio's own
+        kind = "canceled"
+    cause = error.__cause__ if _depth < _CAUSES_MAX else None
     return Failure(
         clean_text(_message(error)),
         kind,
-        clean_text(kind_type, 200),
+        clean_text(name, _TYPE_CHARS_MAX),
         non_retryable=non_retryable,
         next_retry_delay_ms=delay_ms,
-        details=encoded,
-        stack_trace=stack,
-        timeout_type=str(timeout_type),
-        cause=nested,
+        details=_encode(details) if details else (),
+        stack_trace=_stack(error.__traceback__) if trace else "",
+        timeout_type=timeout_type,
+        cause=None if cause is None else failure_of(cause, trace=trace, _depth=_depth + 1),
     )
 
 
 def error_of(failure: Failure) -> FailureError:
     """Return the exception that user code sees for `failure`, its cause included."""
-    message = failure.message
+    message, delay_ms = failure.message, failure.next_retry_delay_ms
     error: FailureError
     match failure.kind:
         case "activity":
@@ -267,6 +260,7 @@ def error_of(failure: Failure) -> FailureError:
                 *_decode(failure.details),
                 type=failure.type or None,
                 non_retryable=failure.non_retryable,
+                next_retry_delay=None if delay_ms is None else timedelta(milliseconds=delay_ms),
                 failure=failure,
             )
     if failure.cause is not None:

@@ -1,4 +1,4 @@
-"""The half of an event loop that workflows cannot have: threads, sockets, subprocesses, running it oneself."""
+"""The half of an event loop that workflows cannot have: threads, sockets, running it oneself."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ class ForbiddingLoop(asyncio.AbstractEventLoop):
     """Refuses what cannot be repeated at replay, and what only the owner of the loop may do.
 
     Attributes:
-        fault: The first thing that went wrong beyond repair; it fails the workflow task even if the code catches it.
+        fault: The first thing that went wrong beyond repair; it fails the workflow task even if
+            the code catches it.
     """
 
     fault: BaseException | None = None

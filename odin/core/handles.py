@@ -21,8 +21,9 @@ T = TypeVar("T")
 class ActivityCancellationType(IntEnum):
     """What cancelling the wait for an activity means for the activity.
 
-    TRY_CANCEL: the wait ends at once, and the activity is asked to stop. WAIT_CANCELLATION_COMPLETED: the activity is
-    asked to stop, and the wait ends as the activity does. ABANDON: the wait ends, the activity goes on.
+    TRY_CANCEL: the wait ends at once, and the activity is asked to stop.
+        WAIT_CANCELLATION_COMPLETED: the activity is asked to stop, and the wait ends as the
+        activity does. ABANDON: the wait ends, the activity goes on.
     """
 
     TRY_CANCEL = 0

@@ -1,9 +1,10 @@
 """One run in memory, fed with its history: replay, command matching, and the next workflow task.
 
-Replay and live execution are one code path. Per workflow task: set the task's time; apply the signals and cancel
-requests that it has seen, in id order; then the other events that it has seen, in id order; after each, run whatever is
-ready. What the code asked for meanwhile are the task's commands. Replay holds them against the events that follow
-WorkflowTaskCompleted; a live task hands them out, and holds them against those events when they come back.
+Replay and live execution are one code path. Per workflow task: set the task's time; apply the
+signals and cancel requests that it has seen, in id order; then the other events that it has seen,
+in id order; after each, run whatever is ready. What the code asked for meanwhile are the task's
+commands. Replay holds them against the events that follow WorkflowTaskCompleted; a live task hands
+them out, and holds them against those events when they come back.
 
 An instance may be used on any thread, but by one at a time. After an error it can only be evicted.
 """
@@ -34,7 +35,7 @@ _FIRST: Final = (e.WorkflowExecutionSignaled, e.WorkflowExecutionCancelRequested
 
 
 class StaleInstanceError(FailedPreconditionError):
-    """The instance cannot go on from what it was given: evict it, and replay the history from its start."""
+    """The instance cannot go on from what it was given: evict it, replay the history anew."""
 
     reason = "STALE_INSTANCE"
 
@@ -101,11 +102,12 @@ class Instance:
         return self._run.is_replaying
 
     def apply(self, history: Sequence[e.HistoryEvent]) -> None:
-        """Take the next stored events: replay the workflow tasks in them, keep what no task has seen yet.
+        """Take the next stored events: replay the workflow tasks in them, keep what none has seen.
 
         Raises:
-            StaleInstanceError: There is a gap, or the history is not the one that this instance ran ahead of.
-            WorkflowTaskError: The code fails on this history; NondeterminismError if it asks for something else.
+            StaleInstanceError: There is a gap, or the history is not the one that this instance
+                ran ahead of. WorkflowTaskError: The code fails on this history;
+                NondeterminismError if it asks for something else.
         """
         if self._error is not None:
             raise self._error
@@ -114,7 +116,8 @@ class Instance:
             if event_id != self.last_event_id + 1:
                 self._fail(
                     StaleInstanceError(
-                        f"event {event_id} of run {self.info.run_id} came after event {self.last_event_id}"
+                        f"event {event_id} of run {self.info.run_id} came after event"
+                        f" {self.last_event_id}"
                     )
                 )
             self.last_event_id = event_id
@@ -195,7 +198,8 @@ class Instance:
         elif outcome.seen != event.seen or outcome.time_us != event.time_us:
             self._fail(
                 StaleInstanceError(
-                    f"the history of run {self.info.run_id} went on with a workflow task of another worker"
+                    f"the history of run {self.info.run_id} went on with a workflow task of another"
+                    " worker"
                 )
             )
         else:
@@ -209,7 +213,7 @@ class Instance:
             self._fail(error)
 
     def _batch(self, seen: int) -> list[e.Event]:
-        """Return the events up to `seen` that no task has seen yet, in the order in which they are applied."""
+        """Return the events up to `seen` that no task has seen, in the order of application."""
         ids = self._unapplied_ids
         count = len(ids)
         while count and ids[count - 1] > seen:

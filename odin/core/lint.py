@@ -1,7 +1,8 @@
-"""Looks through the source of workflows, as they are declared, for calls that come out differently at replay.
+"""Looks through the source of workflows for calls that come out differently at replay.
 
-It finds what no guard at run time can: `datetime.now` and its like are methods of C types. It follows calls to plain
-functions of the same module. A line that is meant as it stands carries the comment `# odin: allow`.
+It finds what no guard at run time can: `datetime.now` and its like are methods of C types. It
+follows calls to plain functions of the same module. A line that is meant as it stands carries the
+comment `# odin: allow`.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def check_functions(functions: Iterable[Callable[..., object]]) -> tuple[str, ..
         Warnings: what may be meant, but often is not.
 
     Raises:
-        DefinitionError: A call comes out differently at replay; the message has file, line and alternative.
+        DefinitionError: A call comes out differently at replay; the message has file, line and
+            alternative.
     """
     linter = _Linter()
     for function in functions:

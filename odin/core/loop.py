@@ -1,8 +1,9 @@
-"""The event loop that runs one workflow: asyncio's rules, in an order that is the same in every process.
+"""The event loop that runs one workflow: asyncio's rules, in the same order everywhere.
 
-Ready callbacks run first in, first out. Tasks and futures hash by a number that counts up per run, so that the sets in
-which asyncio keeps them iterate in the same order everywhere. Time stands still while the loop runs: `time()` is that
-of the workflow task. Timers are durable: the host records them, and fires them when the history says so.
+Ready callbacks run first in, first out. Tasks and futures hash by a number that counts up per run,
+so that the sets in which asyncio keeps them iterate in the same order everywhere. Time stands
+still while the loop runs: `time()` is that of the workflow task. Timers are durable: the host
+records them, and fires them when the history says so.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import ctypes
 import sys
 from asyncio import events
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, TypeVarTuple
 
 from odin.core.failures import EvictedError, WorkflowTaskError
 from odin.core.forbidden import ForbiddingLoop
@@ -112,7 +113,7 @@ class WorkflowLoop(ForbiddingLoop):
                 return
 
     def _wake_one(self) -> bool:
-        """Wake the first wait whose condition holds: only one, so that it still holds when the code goes on."""
+        """Wake the first wait whose condition holds; only one, so that it still holds then."""
         self.conditions = [wait for wait in self.conditions if not wait[1].done()]
         for condition, future in self.conditions:
             try:
@@ -124,6 +125,12 @@ class WorkflowLoop(ForbiddingLoop):
             return True
         return False
 
+    def check(self) -> None:
+        """Raise what went wrong in the workflow task, if something did."""
+        if self.fault is not None:
+            raise self.fault
+        self.check_budget()
+
     def check_budget(self) -> None:
         """Refuse to go on when the workflow task has used up its budget.
 
@@ -132,9 +139,9 @@ class WorkflowLoop(ForbiddingLoop):
         """
         if self._ticks >= TICKS_MAX:
             raise WorkflowTaskError(
-                f"the workflow task made {TICKS_MAX} steps without coming to rest: look for a loop that"
-                " awaits only what is done already, such as `while ...: await asyncio.sleep(0)`; use"
-                " workflow.wait_condition"
+                f"the workflow task made {TICKS_MAX} steps without coming to rest: look for a loop"
+                " that awaits only what is done already, such as `while ...: await"
+                " asyncio.sleep(0)`; use workflow.wait_condition"
             )
         if self._cpu_time() > self._cpu_limit:
             raise WorkflowTaskError(
@@ -244,8 +251,8 @@ class WorkflowLoop(ForbiddingLoop):
 
     def call_soon(
         self,
-        callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.Handle:
         """Run `callback` after what is ready now."""
@@ -257,11 +264,11 @@ class WorkflowLoop(ForbiddingLoop):
     def call_later(
         self,
         delay: float,
-        callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Run `callback` when a durable timer of `delay` seconds fires; soon if it is not above 0."""
+        """Run `callback` as a durable timer of `delay` seconds fires; soon if it is not above 0."""
         if self.evicting:
             raise EvictedError
         duration_ms = duration_ms_of(delay)
@@ -276,8 +283,8 @@ class WorkflowLoop(ForbiddingLoop):
     def call_at(
         self,
         when: float,
-        callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Run `callback` at `when` seconds since 1970, by a durable timer."""
@@ -301,7 +308,7 @@ class WorkflowLoop(ForbiddingLoop):
     # Eviction.
 
     def unwind(self) -> None:
-        """End every coroutine with `EvictedError`; nothing of what it does on its way out has an effect."""
+        """End every coroutine with `EvictedError`; what it does on its way out has no effect."""
         self.evicting = True
         self._ready.clear()
         self.conditions.clear()
@@ -318,10 +325,8 @@ class WorkflowLoop(ForbiddingLoop):
 def _leads_to_as_completed(frame: FrameType | None) -> bool:
     """Return whether one of the nearest callers of `frame` is asyncio.as_completed."""
     for _ in range(4):
-        if frame is None:
-            return False
-        if frame.f_code is _AS_COMPLETED:
-            return True
+        if frame is None or frame.f_code is _AS_COMPLETED:
+            return frame is not None
         frame = frame.f_back
     return False
 

@@ -1,4 +1,4 @@
-"""The tasks, futures and handles of a workflow's event loop: asyncio's, with an order that is the same everywhere."""
+"""The tasks, futures and handles of a workflow's loop: asyncio's, with one order everywhere."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Command matching: what the code asks for must be what the history recorded, one by one.
 
-A command and its event are brought to the same key: kind, command id, name. Equal keys fit. Unequal ones mean that the
-code has changed under a running workflow, or that it is not deterministic.
+A command and its event are brought to the same key: kind, command id, name. Equal keys fit.
+Unequal ones mean that the code has changed under a running workflow, or that it is not
+deterministic.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ COMMAND_EVENTS: Final = frozenset(_EVENT_KEYS)
 """The events that record a command."""
 
 _ADVICE: Final = (
-    "The code of a running workflow has changed, or it is not deterministic. Deploy the code that wrote this history"
-    " again, let its runs finish, and give the changed workflow another name; the run waits until then."
+    "The code of a running workflow has changed, or it is not deterministic. Deploy the code that"
+    " wrote this history again, let its runs finish, and give the changed workflow another name;"
+    " the run waits until then."
 )
 
 
@@ -56,17 +58,17 @@ def mismatch(
     """Return the error that shows both sides.
 
     Args:
-        run_id: The run.
-        event_id: Where in the history they part.
-        event: What the history has there; None when it has no further command of this workflow task.
-        command: What the code asks for; None when it asks for nothing.
-        source: `file:line` of where the code asks, or of where it now waits.
+        run_id: The run. event_id: Where in the history they part. event: What the history has
+            there; None when it has no further command of this workflow task. command: What the
+            code asks for; None when it asks for nothing. source: `file:line` of where the code
+            asks, or of where it now waits.
     """
     recorded = _text(_EVENT_KEYS[type(event)](event)) if event is not None else "no further command"
     asked = _text(_COMMAND_KEYS[type(command)](command)) if command is not None else "nothing"
     where = f" at {source}" if source else ""
     message = clean_text(
-        f"run {run_id}, event {event_id}: the history has {recorded}, the code asks for {asked}{where}. {_ADVICE}"
+        f"run {run_id}, event {event_id}: the history has {recorded}, the code asks for"
+        f" {asked}{where}. {_ADVICE}"
     )
     return NondeterminismError(
         message, Failure(message, "worker", "NondeterminismError", source=source)

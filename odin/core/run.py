@@ -1,7 +1,7 @@
 """The code's side of a run in memory: its main function and signal handlers, and what they ask for.
 
-`execute` is the one way in, for replay and for live execution: it applies events one by one and runs after each
-whatever is ready. `odin.workflow` is the author's way to the rest.
+`execute` is the one way in, for replay and for live execution: it applies events one by one and
+runs after each whatever is ready. `odin.workflow` is the author's way to the rest.
 """
 
 from __future__ import annotations
@@ -91,9 +91,7 @@ class Run:
                     break
                 _APPLIERS[type(event)](self, event)
                 loop.drain()
-            if loop.fault is not None:
-                raise loop.fault
-            loop.check_budget()
+            loop.check()
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever user code raised fails the task, not the worker
@@ -222,8 +220,8 @@ class Run:
         self.loop.stopped = True
         if self.running_handlers > 0:
             self.notice(
-                f"the run ended while {self.running_handlers} signal handlers were unfinished: await"
-                " workflow.wait_condition(workflow.all_handlers_finished) before returning"
+                f"the run ended while {self.running_handlers} signal handlers were unfinished:"
+                " await workflow.wait_condition(workflow.all_handlers_finished) before returning"
             )
 
     def _deliver(self, name: str, payloads: tuple[Payload, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Where in the author's code something happened: `file:line`, past the frames of odin and asyncio."""
+"""Where in the author's code something happened: `file:line`, past odin's and asyncio's frames."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
-_INTERNAL = ("odin.core.", "asyncio.")
-_INTERNAL_MODULES = frozenset({"odin.workflow", "odin._workflow_activities", "asyncio"})
-
 
 def _is_internal(frame: FrameType) -> bool:
+    """Return whether a frame is odin's or asyncio's; the services beside odin are authors."""
     name: str = frame.f_globals.get("__name__", "")
-    return name in _INTERNAL_MODULES or name.startswith(_INTERNAL)
+    if name.startswith("odin."):
+        return not name.startswith("odin.services.")
+    return name == "asyncio" or name.startswith("asyncio.")
 
 
 def caller() -> str:

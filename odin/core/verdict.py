@@ -1,4 +1,4 @@
-"""What an exception that left the workflow's code means: the run's end, its failure, or a failed workflow task."""
+"""What an exception that left the code means: the run's end, its failure, or a failed task."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def judge(
 ) -> Verdict:
     """Return what it means that `error` left the code.
 
-    Only failure types fail a run; anything else is taken for a bug that better code can mend. A group of a TaskGroup
-    counts as what all its members are.
+    Only failure types fail a run; anything else is taken for a bug that better code can mend. A
+    group of a TaskGroup counts as what all its members are.
     """
     members = list(_members(error))
     if cancel_requested and all(is_cancellation(member) for member in members):
@@ -48,7 +48,7 @@ def judge(
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """Return whether `error` says that something was cancelled: asyncio's error, odin's, or an activity's."""
+    """Return whether `error` says that something was cancelled: asyncio, odin or an activity."""
     if isinstance(error, ActivityError):
         return isinstance(error.__cause__, CancelledError)
     return isinstance(error, CancelledError) or _is_asyncio_cancellation(error)
@@ -78,11 +78,14 @@ def task_error(error: BaseException, standing: str) -> WorkflowTaskError:
     message = f"{type(error).__name__}: {written.message}"
     if _is_asyncio_cancellation(error):
         message = (
-            "asyncio.CancelledError left the workflow although nobody had asked the run to stop: something that it"
-            " cancelled itself was awaited; catch the error where you await it"
+            "asyncio.CancelledError left the workflow although nobody had asked the run to stop:"
+            " something that it cancelled itself was awaited; catch the error where you await it"
         )
     elif isinstance(error, SystemExit):
-        message = f"SystemExit({error.code!r}): a workflow must not exit the process; return, or raise ApplicationError"
+        message = (
+            f"SystemExit({error.code!r}): a workflow must not exit the process; return, or raise"
+            " ApplicationError"
+        )
     failure = Failure(
         clean_text(message),
         "worker",

@@ -1,3 +1,5 @@
+# ruff: noqa: ANN401 - results have any type
+
 from __future__ import annotations
 
 import asyncio

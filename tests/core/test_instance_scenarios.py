@@ -1,3 +1,5 @@
+# ruff: noqa: A004, ANN401, ARG002, C901, PLE0643, TRY301 - failing code is what is tested
+
 from __future__ import annotations
 
 import asyncio
@@ -14,7 +16,7 @@ from odin.core import events as e
 from odin.core.definition import WorkflowInfo
 from odin.core.failures import NondeterminismError, WorkflowTaskError
 from odin.core.instance import Instance, StaleInstanceError
-from odin.core.payload import encode
+from odin.core.payload import Failure, encode
 from odin.exceptions import ActivityError, ApplicationError, CancelledError, TimeoutError
 from tests.core.replay_owner import RUN_ID, START_US, Owner
 
@@ -206,7 +208,7 @@ class Fragile:
 
     @workflow.signal
     def bug(self) -> None:
-        {}["missing"]
+        dict[str, int]()["missing"]
 
     @workflow.signal
     def move_on(self) -> None:
@@ -265,7 +267,7 @@ async def failing(how: str) -> None:
             await handle
         case "unstorable":
             return {1, float("nan")}  # type: ignore[return-value]
-        case "bug":
+        case _:
             [][1]
     return None
 
@@ -495,7 +497,7 @@ def test_a_gap_in_the_history_is_refused() -> None:
     owner = Owner(shopping, Item("tea", 3))
     owner.step()
     instance = owner.cold()
-    with pytest.raises(StaleInstanceError, match="event 2 .* came after event 0"):
+    with pytest.raises(StaleInstanceError, match=r"event 2 .* came after event 0"):
         instance.apply(owner.history[1:])
     failure = instance.run_task(START_US).failure
     assert failure is not None
@@ -520,7 +522,7 @@ def test_a_second_task_before_the_answer_to_the_first_is_refused() -> None:
 def test_an_event_of_a_newer_version_fails_the_task_and_says_so() -> None:
     owner = Owner(shopping, Item("tea", 3))
     instance = owner.cold()
-    with pytest.raises(WorkflowTaskError, match="event 2 .new_thing. cannot be read"):
+    with pytest.raises(WorkflowTaskError, match=r"event 2 .new_thing. cannot be read"):
         instance.apply([*owner.history, e.HistoryEvent(2, "new_thing", 0, b"")])
 
 
@@ -582,3 +584,30 @@ def test_an_unfinished_handler_at_the_end_of_the_run_is_noticed() -> None:
     owner.signal("finish")
     outcome = owner.begin()
     assert "1 signal handlers were unfinished" in outcome.notices[0]
+
+
+@workflow.defn
+async def one_step() -> str:
+    try:
+        await workflow.execute_activity("step")
+    except ActivityError as error:
+        cause = error.cause
+        assert isinstance(cause, TimeoutError)
+        return f"{cause} {cause.type} {cause.cause}"
+    return "ended"
+
+
+@pytest.mark.parametrize(
+    ("timeout_type", "text"),
+    [
+        ("heartbeat", "heartbeat timeout heartbeat Broken: last words"),
+        ("moon", "moon timeout None Broken: last words"),
+    ],
+)
+def test_a_timeout_shows_what_the_last_attempt_had_failed_of(timeout_type: str, text: str) -> None:
+    owner = Owner(one_step)
+    owner.step()
+    failure = Failure("last words", type="Broken")
+    owner.append(e.ActivityTaskTimedOut(command_id=1, timeout_type=timeout_type, failure=failure))
+    owner.step()
+    assert owner.result == text
