@@ -135,16 +135,17 @@ class Transport:
         copy_seconds = deadline_seconds
         if len(self.addresses) > 1:  # a frozen engine must not eat the whole deadline
             copy_seconds = min(_COPY_SECONDS_MAX, max(deadline_seconds / 3, _COPY_SECONDS_MIN))
-        while True:
-            left = ends_at - time.monotonic()
-            if left <= 0:
-                raise self._given_up(request, progress, deadline_seconds) from progress.last
+        left = deadline_seconds
+        while left > 0:
             reply = await self._try(request, progress, min(left, held_seconds + copy_seconds))
             if reply is not None:
                 return reply
             progress.tries += 1
-            pause = min(_pause(progress), max(0.0, ends_at - time.monotonic()))
-            await asyncio.sleep(pause)
+            pause = _pause(progress)
+            left = ends_at - time.monotonic() - pause
+            if left > 0:  # else no copy could follow, and nothing is gained by waiting
+                await asyncio.sleep(pause)
+        raise self._given_up(request, progress, deadline_seconds) from progress.last
 
     async def _try(self, request: Request, progress: _Progress, seconds: float) -> Reply | None:
         """Send one copy; return the answer, raise a definite refusal, or note what happened."""

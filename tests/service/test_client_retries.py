@@ -99,6 +99,16 @@ async def test_a_refusal_for_load_until_the_deadline_is_what_is_reported() -> No
     assert 2 <= len(script.copies) <= 4
 
 
+async def test_a_refusal_that_outlasts_the_deadline_is_reported_at_once() -> None:
+    began = time.monotonic()
+    later = problem(429, "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED", retry_after_ms=60_000)
+    async with scripted(later) as script:
+        with pytest.raises(ResourceExhaustedError) as refused:
+            await start(script, 30)
+    assert refused.value.retry_after == 60
+    assert time.monotonic() - began < 5
+
+
 async def test_a_follower_sends_the_client_to_the_leader() -> None:
     async with scripted(STARTED, servers=3) as script:
         leader = script.addresses[2]

@@ -1,0 +1,5 @@
+"""`python -m odin.cli` is `odin`."""
+
+from odin.cli import main
+
+main()

@@ -1,0 +1,77 @@
+"""Errors for people: what happened, why, and what to do next; and the exit code that says so."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Final
+
+from odin.errors import Code, OdinError
+
+EXIT_RUN_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_UNREACHABLE: Final = 3
+EXIT_REFUSED: Final = 4
+EXIT_CHECK_FAILED: Final = 5
+
+_WHAT: Final = {
+    "UNREACHABLE": "no engine could be reached",
+    "OUTCOME_UNKNOWN": "whether it happened is not known",
+    "ALREADY_STARTED": "a run of this id is in the way",
+    "NOT_FOUND": "there is no such thing",
+    "RUN_CLOSED": "the run is closed",
+    "UNAUTHENTICATED": "the cluster wants a token",
+    "RESOURCE_EXHAUSTED": "the cluster takes no more now",
+    "SHARD_MOVING": "the run's shard has no owner just now",
+    "WORKFLOW_FAILED": "the run failed",
+    "BAD_ID": "that is not an id",
+    "INVALID_ARGUMENT": "the command is not right as it stands",
+    "BAD_PAYLOAD": "the value cannot be kept exactly",
+    "BAD_CONFIGURATION": "this installation cannot do that",
+}
+_NEXT: Final = {
+    "UNREACHABLE": "start a local cluster with `odin up`, or name one with --address",
+    "INVALID_ARGUMENT": "`odin COMMAND --help` shows how it is called",
+    "OUTCOME_UNKNOWN": "look with `odin show ID`, or repeat the command with the same --request-id",
+    "ALREADY_STARTED": "look with `odin show ID`; take another --id, or --on-conflict use_existing",
+    "NOT_FOUND": "`odin list` shows what there is",
+    "RUN_CLOSED": "`odin show ID` tells how it ended",
+    "UNAUTHENTICATED": "give it with --api-key or ODIN_API_KEY",
+    "RESOURCE_EXHAUSTED": "try again in a moment; `odin cluster` shows how it stands",
+    "SHARD_MOVING": "try again in a moment; `odin shards` shows who owns what",
+    "WORKFLOW_FAILED": "`odin history ID --full` shows every step",
+}
+_USAGE: Final = frozenset({Code.INVALID_ARGUMENT})
+_UNREACHABLE: Final = frozenset({Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED})
+
+
+def exit_code_of(error: OdinError) -> int:
+    """Return the exit code that stands for `error`."""
+    if error.reason == "WORKFLOW_FAILED":
+        return EXIT_RUN_FAILED
+    if error.code in _UNREACHABLE:
+        return EXIT_UNREACHABLE
+    return EXIT_USAGE if error.code in _USAGE else EXIT_REFUSED
+
+
+def report(error: OdinError, *, as_json: bool) -> int:
+    """Write `error` to stderr and return its exit code."""
+    code = exit_code_of(error)
+    following = _NEXT.get(error.reason)
+    if as_json:
+        told = {
+            "error": str(error),
+            "code": error.code.name,
+            "reason": error.reason,
+            "details": error.details,
+            "next": following,
+        }
+        sys.stderr.write(json.dumps(told, default=str) + "\n")
+        return code
+    sys.stderr.write(f"error: {_WHAT.get(error.reason, 'that did not work')}\n")
+    sys.stderr.write(f"  why: {error} ({error.reason})\n")
+    if error.details.get("run_id"):
+        sys.stderr.write(f"  run: {error.details['run_id']}\n")
+    if following:
+        sys.stderr.write(f"  next: {following}\n")
+    return code
