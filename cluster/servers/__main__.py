@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from odin.runtime.parent import ParentWatch
+
 from .common import ServerError, write_private
 from .group import ServerSet
 from .rabbitmq import URL_VARIABLE, ensure_installed
@@ -61,7 +63,9 @@ async def serve(folder: Path, env_file: Path | None) -> None:
             write_private(env_file, text)
         sys.stdout.write(text)
         sys.stdout.flush()
-        await stop.wait()
+        # Whoever starts this for itself alone names itself: its end must not leave servers behind.
+        watch = ParentWatch.from_environment()
+        await (stop.wait() if watch is None else watch(stop))
 
 
 def exports(servers: ServerSet) -> str:

@@ -94,6 +94,10 @@ class Process:
         """Whether the process has not ended, as far as this owner has noticed."""
         return self._process.returncode is None
 
+    async def wait(self) -> int:
+        """Wait for the end and return the exit code, the negative of a signal's number for one."""
+        return await self._process.wait()
+
     async def end(self, number: signal.Signals, grace_seconds: float) -> None:
         """Send the signal, wait for the end, and kill what is still there after the grace."""
         if self.running:

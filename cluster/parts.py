@@ -1,0 +1,183 @@
+"""The parts of a local cluster, as data: which commands, with which environment, in which order.
+
+Every part is given the addresses of what it depends on by name, one by one (`Reach`): whatever is
+to stand between two parts, such as a proxy that can delay or cut the connection, is put there by
+another `Reach`, and no part knows.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from odin.runtime.services import command_of, environment_of, module_of
+
+from .ports import LOOPBACK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .options import Options
+    from .place import Place
+
+Reach: TypeAlias = Callable[[str, str], str]
+"""(part, dependency) → the address under which this part is to reach that dependency."""
+
+MOCKS: Final = ("payments", "shipping", "drivers")
+# Which kinds end first: nobody is to lose what it still needs for an orderly end.
+STOP_ORDER: Final = ("load", "worker", "mock", "engine")
+START_ORDER: Final = (("engine", "mock"), ("worker",), ("load",))
+# Settings of somebody else's deployment that would move or rename our parts.
+_NOT_OURS: Final = ("ODIN_HTTP_ADVERTISE", "ODIN_MOCK_DSN", "ODIN_MOCK_HOST", "ODIN_LOAD_RUN")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One process to be kept running.
+
+    Attributes:
+        name: Unique in the cluster; names its log file.
+        kind: What it is; the order of starting and stopping goes by kind.
+        command: The program and its arguments.
+        environ: The whole environment of the process.
+        port: Where it listens on loopback; 0 if it does not.
+        ready_path: An HTTP path that answers 200 once it may be used; empty: accepts connections.
+        ends: Whether it may end by itself: exit code 0 then means that it is done.
+    """
+
+    name: str
+    kind: str
+    command: Sequence[str]
+    environ: Mapping[str, str] = field(repr=False)
+    port: int = 0
+    ready_path: str = ""
+    ends: bool = False
+
+    @property
+    def address(self) -> str:
+        """Its base address; empty if it does not listen."""
+        return f"http://{LOOPBACK}:{self.port}" if self.port else ""
+
+
+def listening(options: Options) -> list[str]:
+    """Return the names of the parts that listen, in order."""
+    return [*_named("engine", options.engines), *(MOCKS if options.mocks else ())]
+
+
+def plan(
+    options: Options,
+    place: Place,
+    ports: Mapping[str, int],
+    reach: Reach,
+    environ: Mapping[str, str],
+) -> list[Part]:
+    """Return the parts of the cluster.
+
+    Args:
+        options: How many of what.
+        place: Where logs and evidence go.
+        ports: A port for every name of `listening`.
+        reach: Addresses of "postgres", "broker" (empty: embedded), "valkey", "mock-token", and of
+            everything in `listening`, as each part is to see them.
+        environ: The environment of whoever starts the cluster: settings in it that are not about
+            addresses and names reach every part.
+    """
+    base = environment_of({k: v for k, v in environ.items() if k not in _NOT_OURS})
+    engines = _named("engine", options.engines)
+    found = [_engine(name, ports[name], reach, base) for name in engines]
+    if options.mocks:
+        found += [_mock(name, ports[name], reach, base, engines) for name in MOCKS]
+    found += [
+        _worker(name, options, reach, base, engines) for name in _named("worker", options.workers)
+    ]
+    if options.load_rate > 0:
+        found.append(_load(options, place, reach, base, engines))
+    return found
+
+
+def _engine(name: str, port: int, reach: Reach, base: Mapping[str, str]) -> Part:
+    settings = {
+        **_broker(name, reach),
+        "ODIN_POSTGRES_DSN": reach(name, "postgres"),
+        "ODIN_VALKEY_URL": reach(name, "valkey"),
+        "ODIN_NODE_ID": name,
+        "ODIN_HTTP_HOST": LOOPBACK,
+        "ODIN_HTTP_PORT": str(port),
+    }
+    return Part(
+        name=name,
+        kind="engine",
+        command=command_of("engine"),
+        environ={**base, **settings},
+        port=port,
+        ready_path="/v1/ready",
+    )
+
+
+def _mock(
+    name: str, port: int, reach: Reach, base: Mapping[str, str], engines: Sequence[str]
+) -> Part:
+    settings = {
+        "ODIN_POSTGRES_DSN": reach(name, "postgres"),
+        "ODIN_MOCK_PORT": str(port),
+        "ODIN_MOCK_ADMIN_TOKEN": reach(name, "mock-token"),
+        "ODIN_MOCK_ENGINES": ",".join(reach(name, engine) for engine in engines),
+    }
+    if token := base.get("ODIN_API_TOKEN"):
+        settings["ODIN_MOCK_ENGINE_TOKEN"] = token
+    command = command_of("mocks", name)
+    return Part(name=name, kind="mock", command=command, environ={**base, **settings}, port=port)
+
+
+def _worker(
+    name: str, options: Options, reach: Reach, base: Mapping[str, str], engines: Sequence[str]
+) -> Part:
+    settings = {
+        **_broker(name, reach),
+        "ODIN_VALKEY_URL": reach(name, "valkey"),
+        "ODIN_ENGINES": ",".join(reach(name, engine) for engine in engines),
+        "ODIN_WORKER_ID": name,
+    }
+    for mock in MOCKS:
+        variable = f"ODIN_{mock.upper()}_URL"
+        if options.mocks:
+            settings[variable] = reach(name, mock)
+        else:  # somebody else's, or nobody: a worker of other workflows does not ask for them
+            settings[variable] = base.get(variable) or f"http://{LOOPBACK}:1"
+    command = command_of("worker")
+    return Part(name=name, kind="worker", command=command, environ={**base, **settings})
+
+
+def _load(
+    options: Options,
+    place: Place,
+    reach: Reach,
+    base: Mapping[str, str],
+    engines: Sequence[str],
+) -> Part:
+    settings = {
+        "ODIN_ENGINES": ",".join(reach("load", engine) for engine in engines),
+        "ODIN_LOAD_RATE": str(options.load_rate),
+        "ODIN_DEMO_SECONDS": str(options.seconds),
+        "ODIN_CLIENT_LOG": str(place.client_log),
+    }
+    return Part(
+        name="load",
+        kind="load",
+        command=[sys.executable, "-P", "-m", f"{module_of('cluster')}.load"],
+        environ={**base, **settings},
+        ends=options.seconds > 0,
+    )
+
+
+def _broker(name: str, reach: Reach) -> dict[str, str]:
+    url = reach(name, "broker")
+    if not url:
+        return {"ODIN_BROKER": "embedded", "ODIN_AMQP_URL": ""}
+    return {"ODIN_BROKER": "rabbitmq", "ODIN_AMQP_URL": url}
+
+
+def _named(kind: str, count: int) -> list[str]:
+    return [f"{kind}-{number}" for number in range(1, count + 1)]

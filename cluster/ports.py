@@ -1,0 +1,70 @@
+"""Ports for the parts: free at the moment, and fixed for a part as long as the cluster runs.
+
+They are taken from below the range that the kernel gives to outgoing connections: a part that is
+killed must find its port free again, and not lent to somebody's connection meanwhile.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from odin.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+LOOPBACK: Final = "127.0.0.1"
+LOWEST: Final = 20_000
+_EPHEMERAL_DEFAULT: Final = 32_768
+_ROOM_MIN: Final = 1_000
+_TRIES: Final = 200
+
+
+def choose_ports(
+    names: Iterable[str], preferred: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """Return a free loopback port for each name, the preferred one where it is free.
+
+    Args:
+        names: Who needs one.
+        preferred: What they had the last time, so that addresses stay.
+
+    Raises:
+        UnavailableError: no free port was found.
+    """
+    top = _ephemeral_begin()
+    dice = random.SystemRandom()
+    chosen: dict[str, int] = {}
+    with ExitStack() as held:  # all stay bound until each has its own
+        for name in names:
+            wanted = (preferred or {}).get(name, 0)
+            candidates = [wanted] if wanted else []
+            candidates += [dice.randrange(LOWEST, top) for _ in range(_TRIES)]
+            chosen[name] = _first_free(candidates, held)
+    return chosen
+
+
+def _first_free(candidates: Iterable[int], held: ExitStack) -> int:
+    for port in candidates:
+        probe = held.enter_context(socket.socket())
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            continue
+        return port
+    raise UnavailableError(f"no free port was found on {LOOPBACK} in {_TRIES} tries")
+
+
+def _ephemeral_begin() -> int:
+    """Return where the range of outgoing connections begins; a usable bound in any case."""
+    try:
+        text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii")
+        begin = int(text.split()[0])
+    except (OSError, ValueError, IndexError):
+        begin = _EPHEMERAL_DEFAULT
+    return begin if begin >= LOWEST + _ROOM_MIN else 65_535
