@@ -48,7 +48,7 @@ class Attempt:
     """One attempt that this worker runs."""
 
     __slots__ = (
-        "_make_beats", "beats", "context", "deadline_timer", "ended", "grant", "is_async",
+        "_make_beats", "beats", "begun", "context", "deadline_timer", "ended", "grant", "is_async",
         "stop_reason", "task",
     )  # fmt: skip
 
@@ -62,6 +62,7 @@ class Attempt:
         self.deadline_timer: asyncio.TimerHandle | None = None
         self.beats: Heartbeats | None = None
         self.stop_reason = ""
+        self.begun = False
         self.ended = False
         self._make_beats = make_beats
 
@@ -79,7 +80,12 @@ class Attempt:
             return
         self.stop_reason = reason
         self.context.cancel(reason)
-        if self.task is not None and self.is_async:
+        if self.is_async:
+            self.interrupt(reason)
+
+    def interrupt(self, reason: str) -> None:
+        """Cancel the task. One that has not begun looks at `stop_reason` instead when it does."""
+        if self.task is not None and self.begun:
             self.task.cancel(reason)
 
 
@@ -192,8 +198,8 @@ class Attempts:
         """Tell every attempt to stop, threads included; threads are waited for no longer."""
         for attempt in list(self._running.values()):
             attempt.stop(reason)
-            if not attempt.is_async and attempt.task is not None:
-                attempt.task.cancel(reason)
+            if not attempt.is_async:
+                attempt.interrupt(reason)
 
     def check_contact(self, linked: Callable[[int], bool], now: float, *, isolated: bool) -> None:
         """Stop the attempts whose owner must by now believe that this worker is dead.
@@ -213,8 +219,12 @@ class Attempts:
     async def _run(self, attempt: Attempt, known: Activity | None) -> None:
         grant = attempt.grant
         outcome: ActivityOutcome | None = None
+        attempt.begun = True
         try:
-            outcome = await self._outcome(attempt, known)
+            if attempt.stop_reason:
+                outcome = _stopped(attempt.stop_reason)
+            else:
+                outcome = await self._outcome(attempt, known)
         finally:
             self._end(attempt, outcome)
         self._telemetry.count("activities")
@@ -248,7 +258,7 @@ class Attempts:
             value = await self._call(attempt, known, arguments)
         except asyncio.CancelledError as error:
             return self._unhappy(attempt, error)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises is the attempt's
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
             return self._unhappy(attempt, error)
         try:
             return ActivityOutcome(COMPLETED, encode(value, f"the result of {known.name!r}"))

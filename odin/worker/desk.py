@@ -73,6 +73,7 @@ class Desk:
         self._telemetry = telemetry
         self._now = now
         self._flushing = False
+        self._stopped = False
         self.engines: Engines | None = None
         self.embedded: EmbeddedSource | None = None
         self.book = TaskBook(
@@ -116,6 +117,8 @@ class Desk:
                 self._do(effects)
         finally:
             self._flushing = False
+        if self.embedded is not None and not self._stopped:
+            self.embedded.freed()
 
     def _do(self, effects: Effects) -> None:
         for claim in effects.claims:
@@ -255,6 +258,7 @@ class Desk:
 
     def stop_taking(self) -> None:
         """Claim nothing more, give back what is not begun, keep nothing warm."""
+        self._stopped = True
         self.attempts.stop_starting()
         self.book.stop()
         self._flush()

@@ -202,7 +202,9 @@ class Engines:
         linked = {peer.incarnation: peer.address for peer in self._peers.values()}
         wanted = [peer.address for peer in self._peers.values()]
         wanted += [
-            self._route(node.address) for node in self._nodes if node.incarnation not in linked
+            self._route(node.address)
+            for node in self._nodes
+            if node.address and node.incarnation not in linked
         ]
         if not self._by_incarnation:
             wanted += self._seeds

@@ -41,8 +41,8 @@ class Heartbeats:
     """
 
     __slots__ = (
-        "_auto", "_contact_at", "_grant", "_interval", "_last", "_loop", "_newest", "_send",
-        "_timeout", "_timer", "_wake",
+        "_auto", "_contact_at", "_ended", "_grant", "_interval", "_last", "_loop", "_newest",
+        "_send", "_timeout", "_timer", "_wake",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +65,7 @@ class Heartbeats:
         self._last = grant.heartbeat_details
         self._timer: asyncio.TimerHandle | None = None
         self._wake = False
+        self._ended = False
         self._contact_at: float | None = None
         if self._auto:
             self._timer = self._loop.call_later(self._interval, self._due)
@@ -72,13 +73,13 @@ class Heartbeats:
     def beat(self, details: tuple[Payload, ...]) -> None:
         """Take a heartbeat of the activity; from any thread."""
         self._newest = details
-        if self._timer is None and not self._wake:
+        if self._timer is None and not self._wake and not self._ended:
             self._wake = True
             self._loop.call_soon_threadsafe(self._now)
 
     def _now(self) -> None:
         self._wake = False
-        if self._timer is None and self._newest is not None:
+        if self._timer is None and self._newest is not None and not self._ended:
             self._say()
             self._timer = self._loop.call_later(self._interval, self._due)
 
@@ -104,8 +105,7 @@ class Heartbeats:
         """The attempt is over; with `flush` details not sent yet are, for the next attempt."""
         if self._timer is not None:
             self._timer.cancel()
-        self._wake = True
-        self._auto = False
+        self._ended = True
         if flush and self._newest is not None:
             self._say()
 

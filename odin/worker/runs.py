@@ -98,7 +98,6 @@ class Runs:
         self._idle: OrderedDict[str, RunState] = OrderedDict()
         self._queue: deque[RunState] = deque()
         self._stopped = False
-        self.running_since: float | None = None
         self.running_run_id = ""
 
     # What is so.
@@ -205,11 +204,10 @@ class Runs:
         job = run.job
         if job is not None and self._runs.get(run.header.run_id) is run:
             self.running_run_id = run.header.run_id
-            self.running_since = self._now()
             try:
                 self._run(run, job)
             finally:
-                self.running_since = None
+                self.running_run_id = ""
 
     def _run(self, run: RunState, job: Job) -> None:
         header = run.header

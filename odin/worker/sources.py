@@ -111,7 +111,11 @@ class RabbitmqSource:
 
 
 class EmbeddedSource:
-    """Takes Tasks frames, answers each with a receipt, and announces free slots to the engines."""
+    """Takes Tasks frames, answers each with a receipt, and announces free slots to the engines.
+
+    An engine hands out no more than was announced. So that none of them has to wait for the next
+    round, one that has used up half of what is free is told at once.
+    """
 
     def __init__(
         self,
@@ -124,35 +128,58 @@ class EmbeddedSource:
         self._links = links
         self._taker = taker
         self._clock = clock
-        self._told: dict[Link, Slots] = {}
+        self._left: dict[Link, _Left] = {}
 
     def tasks(self, link: Link, frame: Tasks) -> None:
         """Take a frame, or give it back when there is no room."""
         entries = frame.tasks
         activities = sum(entry.kind == ACTIVITY for entry in entries)
-        taken = (
-            self._book.room(ACTIVITY) >= activities
-            and self._book.room(WORKFLOW) >= len(entries) - activities
-        )
+        workflows = len(entries) - activities
+        taken = self._book.room(ACTIVITY) >= activities and self._book.room(WORKFLOW) >= workflows
         link.send(Receipt(frame.seq, taken))
-        self._told.pop(link, None)
+        left = self._left.get(link)
+        if left is not None:
+            left.workflows -= workflows
+            left.activities -= activities
         if taken:
             self._taker.take(None, entries)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Announce the free slots whenever they have changed, at most 20 times a second."""
         while not await pause(self._clock, stop, _SLOTS_SECONDS):
-            self.announce()
+            self._announce(_changed)
         for link in self._links():
             link.send(Slots(0, 0))
 
-    def announce(self) -> None:
-        """Tell each engine what it does not know yet."""
-        slots = Slots(self._book.workflow_free, self._book.activity_free)
+    def freed(self) -> None:
+        """Something has been settled: tell the engines that may be waiting for it."""
+        self._announce(_half_used)
+
+    def _announce(self, needed: Callable[[_Left, int, int], bool]) -> None:
+        workflows, activities = self._book.workflow_free, self._book.activity_free
         links = self._links()
-        if len(self._told) > len(links):
-            self._told = {link: self._told[link] for link in links if link in self._told}
+        if len(self._left) > len(links):
+            self._left = {link: self._left[link] for link in links if link in self._left}
         for link in links:
-            if self._told.get(link) != slots:
-                self._told[link] = slots
-                link.send(slots)
+            left = self._left.get(link)
+            if left is None or needed(left, workflows, activities):
+                self._left[link] = _Left(workflows, activities)
+                link.send(Slots(workflows, activities))
+
+
+class _Left:
+    """What an engine may still hand out, as far as it has been told."""
+
+    __slots__ = ("activities", "workflows")
+
+    def __init__(self, workflows: int, activities: int) -> None:
+        self.workflows = workflows
+        self.activities = activities
+
+
+def _changed(left: _Left, workflows: int, activities: int) -> bool:
+    return left.workflows != workflows or left.activities != activities
+
+
+def _half_used(left: _Left, workflows: int, activities: int) -> bool:
+    return 2 * left.workflows < workflows or 2 * left.activities < activities

@@ -119,7 +119,7 @@ class Worker:
         cancelled `run` ends at once.
         """
         links_end = asyncio.Event()
-        watch = Watch(self._standing, self._clock.boottime)
+        watch = Watch(self._clock.boottime, lambda: self.desk.runs.running_run_id)
         watch.start()
         try:
             async with new_session() as session, asyncio.TaskGroup() as group:
@@ -127,7 +127,7 @@ class Worker:
                 source = self._source()
                 group.create_task(keeper.run(links_end), name="links")
                 sourcing = group.create_task(source.run(self._stop), name="tasks")
-                group.create_task(self._ticks(links_end), name="ticks")
+                group.create_task(self._ticks(links_end, watch), name="ticks")
                 outer = group.create_task(self._stop_with(stop or self._stop), name="stop")
                 self.desk.attempts.begin(group)
                 log.info("worker started", extra=self._about())
@@ -215,10 +215,6 @@ class Worker:
             )
         return self._executor
 
-    def _standing(self) -> tuple[float | None, str]:
-        runs = self.desk.runs
-        return runs.running_since, runs.running_run_id
-
     def _about(self) -> dict[str, object]:
         return {
             "worker": self.incarnation,
@@ -233,9 +229,10 @@ class Worker:
         await stop.wait()
         self._stop.set()
 
-    async def _ticks(self, end: asyncio.Event) -> None:
+    async def _ticks(self, end: asyncio.Event, watch: Watch) -> None:
         count = 0
         while not await pause(self._clock, end, _TICK_SECONDS):
+            watch.turned()
             self.desk.tick()
             count += 1
             if count % _SLOW_TICKS == 0:

@@ -128,6 +128,8 @@ async def peer(incarnation: str = "engine-a") -> AsyncIterator[Peer]:
         finally:
             one.cut()
             server.should_exit = True
+            for listening in server.servers:
+                listening.close()
 
 
 class History:
