@@ -237,6 +237,7 @@ class NotPublishedError(UnavailableError):
     """
 
     reason = "NOT_PUBLISHED"
+    maybe_sent: bool = False
 
     def __init__(self, message: str, *, maybe_sent: bool = False) -> None:
         super().__init__(message)

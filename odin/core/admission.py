@@ -87,10 +87,11 @@ def take(bucket: Bucket, now: float, per_second: float, burst: float) -> tuple[B
     Args:
         bucket: The bucket as it was.
         now: Boottime in seconds.
-        per_second: Its refill.
+        per_second: Its refill, above 0.
         burst: Its size.
     """
     tokens = min(burst, bucket.tokens + max(0.0, now - bucket.at) * per_second)
+    at = max(now, bucket.at)  # an instant must not be counted twice
     if tokens >= 1.0:
-        return Bucket(tokens - 1.0, now), None
-    return Bucket(tokens, now), ceil((1.0 - tokens) / per_second * 1_000)
+        return Bucket(tokens - 1.0, at), None
+    return Bucket(tokens, at), ceil((1.0 - tokens) / per_second * 1_000)

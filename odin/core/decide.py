@@ -1,6 +1,4 @@
-"""What every decision is made of.
-
-The moment it is made in, the change it builds, and the value it returns.
+"""What every decision is made of: a moment, the change it builds, and the value it returns.
 
 A decision function takes an execution, a request and a moment, and returns a `Decision`: everything
 that the request leads to. The shard writer commits all of it in one transaction, or none. Nothing
@@ -10,6 +8,7 @@ here reads a clock or rolls dice: both are in the `Moment`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -179,6 +178,7 @@ class Change:
         task.attempt = 1
         task.failures = 0
         task.last_failure = None
+        task.failed_report_id = ""
         task.state = "scheduled"
         task.interval_ms = self.after.task_timeout_ms
         if self._moment.sticky:
@@ -272,13 +272,17 @@ class Change:
         )
 
 
-_NEVER = 2**62
+NEVER_US: Final = 2**62
+"""The due of what has no bound: some 144,000 years ahead, and still an instant for Postgres."""
 
 
 def deadline_us(activity: PendingActivity) -> int:
-    """Return when a scheduled activity runs out of time, whatever is published; 2**62 for never."""
-    deadline = _NEVER
-    if activity.schedule_to_start_ms is not None and activity.attempt == 0:
+    """Return when an activity that nobody runs is out of time, whatever is published.
+
+    2**62 for never. The wait of a backoff does not count against schedule_to_start.
+    """
+    deadline = NEVER_US
+    if activity.schedule_to_start_ms is not None and activity.state == "scheduled":
         deadline = activity.queued_us + activity.schedule_to_start_ms * 1_000
     if activity.schedule_to_close_ms is not None:
         deadline = min(deadline, activity.scheduled_us + activity.schedule_to_close_ms * 1_000)
@@ -286,11 +290,8 @@ def deadline_us(activity: PendingActivity) -> int:
 
 
 def started_due_us(activity: PendingActivity, last_beat_us: int) -> int:
-    """Return when a started attempt runs out of time.
-
-    Its own end, its heartbeat, or the activity's.
-    """
-    due = _NEVER
+    """Return when a started attempt is out of time: its own end, its heartbeat, the activity's."""
+    due = NEVER_US
     if activity.start_to_close_ms is not None:
         due = activity.started_us + activity.start_to_close_ms * 1_000
     if activity.heartbeat_ms is not None:

@@ -1,11 +1,9 @@
-"""Decisions on activities.
-
-Durable claims, results, releases, and what a failed attempt leads to.
-"""
+"""Decisions on activities: durable claims, results, releases, and what a failure leads to."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -22,15 +20,14 @@ from odin.core.execution import ATTEMPTS_KEPT_MAX, TASK_DUE_MS, Execution, Pendi
 from odin.core.payload import Failure, Payload, encode
 from odin.core.wire import ActivityOutcome
 
-_NONE = encode(None)
+RETRY_DELAY_MS_MAX: Final = 10 * 366 * 86_400 * 1_000
+"""The longest wait (ten years) that a failure may ask for."""
+_NONE: Final = encode(None)
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimOutcome:
-    """What a claim leads to.
-
-    The attempt it holds (None: not wanted), and what is to be written if it is new.
-    """
+    """What a claim leads to: its attempt (None: not wanted), and what to write if it is new."""
 
     activity: PendingActivity | None = None
     decision: Decision | None = None
@@ -79,11 +76,16 @@ def decide_activity_report(
     moment: Moment,
     details: tuple[Payload, ...] = (),
 ) -> Decision | None:
-    """Decide the end of an attempt.
+    """Decide the end of an attempt; None when its claim is not valid (any more).
 
-    None when its claim is not valid (any more): then nothing of it is recorded.
+    Then nothing of it is recorded.
 
     Args:
+        execution: The run.
+        command_id: The activity.
+        claim_token: What the attempt was claimed with.
+        outcome: How it ended.
+        moment: When.
         details: The newest heartbeat details of the attempt, handed to the next one.
     """
     activity = execution.activities.get(command_id)
@@ -126,9 +128,9 @@ def decide_activity_report(
 def decide_release(
     execution: Execution, command_id: int, attempt: int, delay_ms: int, moment: Moment
 ) -> Decision | None:
-    """Take back an unclaimed activity.
+    """Take back an unclaimed activity: it is published again after `delay_ms`, no attempt spent.
 
-    It stays scheduled and is published again after `delay_ms`, no attempt spent.
+    None when the task is no longer wanted.
     """
     activity = execution.activities.get(command_id)
     if (
@@ -148,10 +150,7 @@ def decide_release(
 def decide_republish_activities(
     execution: Execution, command_ids: frozenset[int], moment: Moment
 ) -> Decision | None:
-    """Send these scheduled activities through the outbox again.
-
-    A new owner has found them nowhere.
-    """
+    """Send these scheduled activities through the outbox again: a new owner found them nowhere."""
     change = Change(execution, moment)
     for command_id in sorted(command_ids):
         activity = execution.activities.get(command_id)
@@ -183,7 +182,11 @@ def attempt_failed(
     """Retry after a failed attempt, or close the activity when its policy allows no more.
 
     Args:
+        change: What is being built.
+        activity: The activity, started.
+        failure: Of what it failed.
         how: failed, canceled, or timed_out:<timeout type>.
+        details: The newest heartbeat details, for the next attempt.
     """
     attempts = ended(activity, how, change.at_us)
     delay_ms, retry_state = _next_delay(activity, failure, change.at_us)
@@ -233,7 +236,7 @@ def _next_delay(activity: PendingActivity, failure: Failure, at_us: int) -> tupl
     if delay_ms is None:
         return None, "max_attempts"
     if failure.next_retry_delay_ms is not None:
-        delay_ms = failure.next_retry_delay_ms
+        delay_ms = max(0, min(failure.next_retry_delay_ms, RETRY_DELAY_MS_MAX))
     if activity.schedule_to_close_ms is not None:
         ends_us = activity.scheduled_us + activity.schedule_to_close_ms * 1_000
         if at_us + delay_ms * 1_000 >= ends_us:

@@ -1,7 +1,7 @@
 """Decisions on what clients ask: start, signal, cancel, terminate.
 
 The owner has looked up the request row first: a request id that was accepted before never comes
-    here.
+here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odin.core.events import (
     WorkflowExecutionStarted,
     WorkflowExecutionTerminated,
 )
-from odin.core.execution import Execution
+from odin.core.execution import Execution, pack_values
 from odin.errors import FailedPreconditionError, RunClosedError, WorkflowAlreadyStartedError
 
 SIGNALS_MAX: Final = 10_000
@@ -101,18 +101,21 @@ def begin(
     first_run_id: str,
     continued_from: Execution | None = None,
 ) -> Decision:
-    """Return the decision that begins a run.
+    """Return the decision that begins a run: its first event, its first task, its deadlines.
 
-    Its first event, its first workflow task, its deadlines.
+    Args:
+        request: What was asked for.
+        new: The run's id, shard and seed.
+        moment: When.
+        first_run_id: The first run of its chain.
+        continued_from: The run before it in the chain: the successor keeps what bounds the whole
+            chain, and its parent.
     """
-    execution_deadline_us = _deadline(moment.now_us, request.execution_timeout_ms)
+    started_us = moment.now_us
+    execution_deadline_us = _deadline(started_us, request.execution_timeout_ms)
     if continued_from is not None:
+        started_us = max(started_us, continued_from.last_event_us)
         execution_deadline_us = continued_from.execution_deadline_us
-    started_us = (
-        moment.now_us
-        if continued_from is None
-        else max(moment.now_us, continued_from.last_event_us)
-    )
     execution = Execution(
         shard_id=new.shard_id,
         namespace=request.namespace,
@@ -126,6 +129,9 @@ def begin(
         run_deadline_us=_deadline(started_us, request.run_timeout_ms),
         execution_deadline_us=execution_deadline_us,
         task_timeout_ms=request.task_timeout_ms,
+        parent=None if continued_from is None else continued_from.parent,
+        memo=pack_values(request.memo),
+        search_attributes=pack_values(request.search_attributes),
     )
     change = Change(execution, moment)
     change.append(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from odin.core.backoff import doubled
-from odin.core.decide import Change, Decision, Moment, deadline_us, started_due_us
+from odin.core.decide import NEVER_US, Change, Decision, Moment, deadline_us, started_due_us
 from odin.core.decide_activity import attempt_failed, ended
 from odin.core.events import (
     ActivityTaskTimedOut,
@@ -16,8 +18,6 @@ from odin.core.events import (
 )
 from odin.core.execution import REPUBLISH_CAP_MS, Execution, PendingActivity
 from odin.core.payload import Failure, Payload
-
-_NEVER = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,10 @@ class Liveness:
 
 
 def next_due_us(execution: Execution, liveness: Liveness) -> int | None:
-    """Return when the owner must act next, with what it knows of heartbeats.
-
-    None for a closed or waiting run.
-    """
+    """Return when the owner must act next, with what it knows of heartbeats; None for never."""
     if not execution.is_open:
         return None
-    earliest = _NEVER
+    earliest = NEVER_US
     if execution.workflow_task.state != "none":
         earliest = execution.workflow_task.due_us
     for activity in execution.activities.values():
@@ -69,26 +66,23 @@ def next_due_us(execution: Execution, liveness: Liveness) -> int | None:
     for deadline in (execution.run_deadline_us, execution.execution_deadline_us):
         if deadline is not None:
             earliest = min(earliest, deadline)
-    return None if earliest >= _NEVER else earliest
+    return None if earliest >= NEVER_US else earliest
 
 
 def decide_due(execution: Execution, moment: Moment, liveness: Liveness) -> Decision | None:
     """Decide everything of the run that is due now; None when nothing is.
 
-    Timers fire in the order of their times, then of their ids; a deadline of the run ends it before
-    anything else happens.
+    A deadline of the run ends it before anything else happens. Else timers fire, in the order of
+    their times and then of their ids; then activities are looked at, then the workflow task.
     """
     if not execution.is_open:
         return None
     change = Change(execution, moment)
     now_us = moment.now_us
-    for kind, deadline in (
-        ("execution", execution.execution_deadline_us),
-        ("run", execution.run_deadline_us),
-    ):
-        if deadline is not None and deadline <= now_us:
-            change.close(WorkflowExecutionTimedOut(timeout_type=kind), "timed_out")
-            return change.decision()
+    passed = _passed_deadline(execution, now_us)
+    if passed is not None:
+        change.close(WorkflowExecutionTimedOut(timeout_type=passed), "timed_out")
+        return change.decision()
     acted = _fire_timers(change, now_us)
     for activity in execution.activities.values():
         if liveness.due_us(activity) <= now_us:
@@ -99,6 +93,15 @@ def decide_due(execution: Execution, moment: Moment, liveness: Liveness) -> Deci
         return None
     change.wake_if_visible()
     return change.decision()
+
+
+def _passed_deadline(execution: Execution, now_us: int) -> str | None:
+    """Return which deadline has ended the run, the earlier one if both have; None for neither."""
+    run_us = NEVER_US if execution.run_deadline_us is None else execution.run_deadline_us
+    chain_us = execution.execution_deadline_us
+    if chain_us is not None and chain_us <= min(now_us, run_us):
+        return "execution"
+    return "run" if run_us <= now_us else None
 
 
 def _fire_timers(change: Change, now_us: int) -> bool:
@@ -130,7 +133,7 @@ def _activity_due(
     elif deadline_us(activity) <= now_us:
         _activity_timed_out(change, activity, now_us)
     elif activity.state == "backoff":
-        change.publish_activity(activity)
+        change.publish_activity(msgspec.structs.replace(activity, queued_us=change.at_us))
     else:
         change.publish_activity(activity, doubled(activity.interval_ms, REPUBLISH_CAP_MS))
 
@@ -186,11 +189,16 @@ def _past_schedule_to_close(activity: PendingActivity, now_us: int) -> bool:
 
 
 def _timeout(kind: str, activity: PendingActivity) -> Failure:
+    """Return the failure of a timeout; its cause is what went wrong before, but for timeouts.
+
+    A chain of them would grow with every attempt.
+    """
+    before = activity.last_failure
     return Failure(
         message=f"activity {activity.activity_type} exceeded its {kind} timeout"
         f" in attempt {activity.attempt}",
         kind="timeout",
         type="TimeoutError",
         timeout_type=kind,
-        cause=activity.last_failure,
+        cause=before.cause if before is not None and before.timeout_type else before,
     )

@@ -1,18 +1,16 @@
-"""Decisions on workflow tasks.
-
-Claims, accepted and refused reports, reported failures, and what commands lead to.
-"""
+"""Decisions on workflow tasks: reports, failures, and what commands lead to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, assert_never
 
 import msgspec
 
 from odin.core import commands
+from odin.core.bad_commands import why_bad
 from odin.core.decide import Change, Decision, Moment
+from odin.core.decide_activity import ended
 from odin.core.decide_client import NewRun, begin
 from odin.core.events import (
     ActivityTaskCanceled,
@@ -32,18 +30,17 @@ from odin.core.execution import (
     Execution,
     PendingActivity,
     PendingTimer,
+    unpack_values,
 )
 from odin.core.payload import Failure
 from odin.core.requests import StartWorkflow
 from odin.core.wire import ReportWorkflowTask, ReportWorkflowTaskFailure
 
-PENDING_MAX: Final = 2_000
-"""Pending activities, and pending timers, that one run may have."""
 TIME_AHEAD_US_MAX: Final = 1_000_000
 FAILURE_BACKOFF_MS: Final = 1_000
 FAILURE_BACKOFF_CAP_MS: Final = 600_000
 
-Refusal: TypeAlias = Literal["stale", "closed", "unseen"]
+Refusal: TypeAlias = Literal["stale", "closed", "unseen", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ class ReportOutcome:
     """What a workflow-task report leads to.
 
     Either it was accepted (`accepted`: what its answer and its repeats' answers carry), or
-    `refused` says why not. A decision may come with either.
+    `refused` says why not. What is to be written may come with either; a repeat writes nothing.
     """
 
     accepted: AcceptedReport | None = None
@@ -77,9 +74,14 @@ def decide_report(
 
     It is accepted if it names the current task token; events appended since what it had seen belong
     to the next task. Only a report that closes the run while a signal or cancel is unseen is
-    refused, whole, and goes round at once.
+    refused, whole, and goes round at once. Commands that cannot be recorded fail the task.
 
     Args:
+        execution: The run.
+        report: What the worker says.
+        worker: The incarnation that says it.
+        build_id: The worker's.
+        moment: When.
         successor: Ids for the next run, used if the report continues as new.
     """
     for kept in execution.reports:
@@ -88,14 +90,28 @@ def decide_report(
     refusal = _refusal(execution, report, moment)
     if refusal is not None:
         return ReportOutcome(refused=refusal)
-    bad = _bad_commands(execution, report.commands)
-    if bad is not None:
-        return ReportOutcome(refused="stale", decision=_fail_task(execution, bad, moment))
+    why = why_bad(execution, report.commands)
+    if why is not None:
+        bad = Failure(message=why, kind="worker", type="BadCommands")
+        failed = _fail_task(execution, bad, report.report_id, moment)
+        return ReportOutcome(refused="failed", decision=failed)
     closing = bool(report.commands) and isinstance(report.commands[-1], commands.CLOSING_COMMANDS)
     if closing and execution.last_message_event_id > report.seen:
         change = Change(execution, moment)
         change.publish_workflow_task()
         return ReportOutcome(refused="unseen", decision=change.decision())
+    return _accept(execution, report, (worker, build_id), moment, successor)
+
+
+def _accept(
+    execution: Execution,
+    report: ReportWorkflowTask,
+    by: tuple[str, str],
+    moment: Moment,
+    successor: NewRun,
+) -> ReportOutcome:
+    """Record the report, and keep what its repeats are to be answered."""
+    worker, build_id = by
     change = Change(execution, moment)
     task = change.after.workflow_task
     task.state = "none"
@@ -129,12 +145,10 @@ def decide_report(
 def decide_task_failure(
     execution: Execution, report: ReportWorkflowTaskFailure, moment: Moment
 ) -> Decision | None:
-    """Decide the report of a workflow task that could not be run.
-
-    None when it concerns no pending task.
+    """Decide the report of a workflow task that could not be run; None if it changes nothing.
 
     The task is retried with backoff, 1 s doubled up to 10 min, for as long as the run is open: a
-        bug never ends a run.
+    bug never ends a run. A report that names no pending task changes nothing, nor does a repeat.
     """
     task = execution.workflow_task
     if (
@@ -142,15 +156,14 @@ def decide_task_failure(
         or report.task_token != execution.task_token
         or task.state != "scheduled"
         or task.number != report.number
+        or task.failed_report_id == report.report_id
     ):
         return None
-    return _fail_task(execution, report.failure, moment)
+    return _fail_task(execution, report.failure, report.report_id, moment)
 
 
 def decide_republish_task(execution: Execution, moment: Moment) -> Decision | None:
-    """Bring the scheduled workflow task back.
-
-    Its claimant is gone, or a new owner has found it nowhere.
+    """Bring the scheduled workflow task back: its claimant is gone, or it was found nowhere.
 
     It is pushed if the run is warm at a linked worker, else it goes to the shared queue.
     """
@@ -168,22 +181,26 @@ def _refusal(execution: Execution, report: ReportWorkflowTask, moment: Moment) -
     task = execution.workflow_task
     if not execution.is_open:
         return "closed"
+    if task.failed_report_id == report.report_id:
+        return "failed"
+    latest_us = max(moment.now_us, execution.last_event_us) + TIME_AHEAD_US_MAX
     if (
         report.task_token != execution.task_token
         or task.state == "none"
         or task.number != report.number
         or not 0 < report.seen < execution.next_event_id
-        or not task.last_time_us <= report.time_us <= moment.now_us + TIME_AHEAD_US_MAX
+        or not task.last_time_us <= report.time_us <= latest_us
     ):
         return "stale"
     return None
 
 
-def _fail_task(execution: Execution, failure: Failure, moment: Moment) -> Decision:
+def _fail_task(execution: Execution, failure: Failure, report_id: str, moment: Moment) -> Decision:
     change = Change(execution, moment)
     task = change.after.workflow_task
     task.failures += 1
     task.last_failure = failure
+    task.failed_report_id = report_id
     delay_ms = min(FAILURE_BACKOFF_MS * 2 ** min(task.failures - 1, 20), FAILURE_BACKOFF_CAP_MS)
     task.state = "backoff"
     task.pushed = False
@@ -192,39 +209,11 @@ def _fail_task(execution: Execution, failure: Failure, moment: Moment) -> Decisi
     return change.decision()
 
 
-def _bad_commands(execution: Execution, issued: Sequence[commands.Command]) -> Failure | None:
-    """Return why the commands cannot be recorded, or None if they can."""
-    newest = execution.workflow_task.last_command_id
-    activities, timers = len(execution.activities), len(execution.timers)
-    for position, command in enumerate(issued, 1):
-        if isinstance(command, commands.CLOSING_COMMANDS) and position != len(issued):
-            return _task_failure(
-                f"command {position} closes the run, but {len(issued) - position} follow it"
-            )
-        if isinstance(command, (commands.ScheduleActivity, commands.StartTimer)):
-            if command.command_id <= newest:
-                return _task_failure(
-                    f"command id {command.command_id} was used before (newest: {newest})"
-                )
-            newest = command.command_id
-            activities += isinstance(command, commands.ScheduleActivity)
-            timers += isinstance(command, commands.StartTimer)
-    if max(activities, timers) > PENDING_MAX:
-        return _task_failure(
-            f"more than {PENDING_MAX} activities or timers would be pending; start fewer at once"
-        )
-    return None
-
-
-def _task_failure(message: str) -> Failure:
-    return Failure(message=message, kind="worker", type="BadCommands")
-
-
 def _apply_commands(
     change: Change, report: ReportWorkflowTask, moment: Moment, successor: NewRun
 ) -> None:
     """Append one event per command, in order, and change what is pending."""
-    canceled_later: list[int] = []
+    canceled_later: list[ActivityTaskCanceled] = []
     for command in report.commands:
         match command:
             case commands.ScheduleActivity():
@@ -240,8 +229,8 @@ def _apply_commands(
                 _continue_as_new(change, command, moment, successor)
             case _:
                 _close(change, command)
-    for command_id in canceled_later if change.after.is_open else ():
-        change.append(ActivityTaskCanceled(command_id=command_id))
+    for canceled in canceled_later if change.after.is_open else ():
+        change.append(canceled)
 
 
 def _close(
@@ -310,27 +299,32 @@ def _schedule_activity(change: Change, command: commands.ScheduleActivity) -> No
 
 
 def _cancel_activity(
-    change: Change, command: commands.RequestCancelActivity, canceled_later: list[int]
+    change: Change,
+    command: commands.RequestCancelActivity,
+    canceled_later: list[ActivityTaskCanceled],
 ) -> None:
-    """Record the request; an activity that nobody runs or awaits is canceled with it."""
+    """Record the request; an activity that nobody runs or awaits is canceled with it.
+
+    Who awaits it learns so by an event of its own, after those of all commands.
+    """
     change.append(ActivityTaskCancelRequested(command_id=command.command_id))
     activity = change.after.activities.get(command.command_id)
     if activity is None:
         return
     change.stop(activity, "canceled")
-    if not command.wait:
-        del change.after.activities[command.command_id]
-        change.append(
-            ActivityTaskCanceled(command_id=command.command_id, attempts=activity.attempts),
-            visible=False,
-        )
-    elif activity.state == "started":
+    running = activity.state == "started"
+    if running and command.wait:
         change.after.activities[command.command_id] = msgspec.structs.replace(
             activity, cancel_requested=True
         )
+        return
+    del change.after.activities[command.command_id]
+    attempts = ended(activity, "canceled", change.at_us) if running else activity.attempts
+    canceled = ActivityTaskCanceled(command_id=command.command_id, attempts=attempts)
+    if command.wait:
+        canceled_later.append(canceled)
     else:
-        del change.after.activities[command.command_id]
-        canceled_later.append(command.command_id)
+        change.append(canceled, visible=False)
 
 
 def _continue_as_new(
@@ -351,7 +345,8 @@ def _continue_as_new(
         run_timeout_ms=run_timeout_ms,
         task_timeout_ms=before.task_timeout_ms,
         origin=before.origin,
-        memo=command.memo or {},
+        memo=unpack_values(before.memo) if command.memo is None else command.memo,
+        search_attributes=unpack_values(before.search_attributes),
     )
     change.close(
         WorkflowExecutionContinuedAsNew(

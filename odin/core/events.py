@@ -125,7 +125,8 @@ class ActivityTaskCompleted(_Event, frozen=True, kw_only=True):
 class ActivityTaskFailed(_Event, frozen=True, kw_only=True):
     """The activity failed for good.
 
-    `retry_state` is non_retryable, max_attempts or timeout (the next attempt would not fit).
+    `retry_state` is non_retryable, max_attempts, timeout (the next attempt would not fit) or
+    cancel_requested.
     """
 
     command_id: int
@@ -137,7 +138,7 @@ class ActivityTaskFailed(_Event, frozen=True, kw_only=True):
 class ActivityTaskTimedOut(_Event, frozen=True, kw_only=True):
     """The activity ran out of time for good.
 
-    `failure.cause` is what the last attempt had failed of, if it had.
+    `failure.cause` is what an attempt had failed of before, if one had.
     """
 
     command_id: int

@@ -1,6 +1,4 @@
-"""What a history adds up to.
-
-The state of one workflow execution, as the owner holds it and its row stores it.
+"""What a history adds up to: the state of one execution, as its owner holds and its row stores it.
 
 An `Execution` is a value. Decisions copy it and change the copy (`odin.core.decide*`); the row is
 the net effect of a group.
@@ -57,10 +55,9 @@ class WorkflowTask(msgspec.Struct, array_like=True):
     """The workflow task of a run.
 
     `number` counts tasks, `attempt` the tries to get this one done (both from 1).
-
     `pushed` says that it went to a warm worker without an outbox row; `failures` counts reported
-    failures in a row; `last_time_us` is the time that the last completed task saw,
-    `last_command_id` the newest command of the run.
+    failures in a row, `failed_report_id` names the newest of them; `last_time_us` is the time that
+    the last completed task saw, `last_command_id` the newest command of the run.
     """
 
     state: Literal["none", "scheduled", "backoff"] = "none"
@@ -73,12 +70,14 @@ class WorkflowTask(msgspec.Struct, array_like=True):
     last_failure: Failure | None = None
     last_time_us: int = 0
     last_command_id: int = 0
+    failed_report_id: str = ""
 
 
 class PendingActivity(msgspec.Struct, array_like=True):
     """An activity that has not ended.
 
-    `attempt` counts the attempts begun; its input stands in its scheduling event.
+    `attempt` counts the attempts begun; the input stands in the scheduling event. `queued_us` is
+    when the coming attempt was first published: schedule_to_start counts from there.
     """
 
     command_id: int
@@ -183,6 +182,7 @@ class Execution(msgspec.Struct, kw_only=True):
 
 _PENDING_ENCODER: Final = msgspec.msgpack.Encoder()
 _PENDING_DECODER: Final = msgspec.msgpack.Decoder(Pending)
+_VALUES_DECODER: Final = msgspec.msgpack.Decoder(dict[str, Payload])
 
 
 def pack_pending(execution: Execution) -> bytes:
@@ -197,11 +197,21 @@ def unpack_pending(packed: bytes) -> Pending:
     return _PENDING_DECODER.decode(packed)
 
 
+def pack_values(values: dict[str, Payload]) -> bytes | None:
+    """Return named values as a column of the row; None for none."""
+    return _PENDING_ENCODER.encode(values) if values else None
+
+
+def unpack_values(packed: bytes | None) -> dict[str, Payload]:
+    """Return what `pack_values` packed."""
+    return {} if packed is None else _VALUES_DECODER.decode(packed)
+
+
 def copy_of(execution: Execution) -> Execution:
     """Return a copy whose workflow task, activities and timers may be changed.
 
     The pending activities themselves are shared: replace them (`msgspec.structs.replace`), never
-        change them in place.
+    change them in place.
     """
     after = msgspec.structs.replace(execution)
     after.workflow_task = msgspec.structs.replace(execution.workflow_task)
@@ -230,9 +240,7 @@ def due_us(execution: Execution) -> int | None:
 
 
 def next_token(token: int, events: tuple[HistoryEvent, ...], batch_random: int) -> int:
-    """Return the state token after a batch.
-
-    A running hash over its ids, types and a random of the batch.
+    """Return the state token after a batch: a running hash over ids, types and a random of it.
 
     Args:
         token: The token before.

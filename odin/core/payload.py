@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from typing import Any, Final
 
 import msgspec
@@ -56,29 +57,24 @@ _encoder = msgspec.json.Encoder(decimal_format="string", uuid_format="canonical"
 def encode(value: object, what: str = "value") -> Payload:
     """Return `value` as a JSON payload.
 
-    Dataclasses, msgspec structs, enums, datetimes, UUIDs, decimals, bytes (base64), sets and tuples
-    are allowed beside the JSON types; they come back as themselves only where the reader gives the
+    Dataclasses, msgspec structs, enums, datetimes, UUIDs, decimals, bytes (base64) and tuples are
+    allowed beside the JSON types; they come back as themselves only where the reader gives the
     type.
 
     Raises:
         PayloadError: The value cannot be encoded, or not exactly: NaN, an infinity, a lone
-            surrogate, an integer beyond 64 bits, a key that is not a string, nesting beyond 64, or
-            more than 256 KiB.
+            surrogate, an integer beyond 64 bits, a key that is not a string, a set (its order
+            differs from process to process), nesting beyond 64, or more than 256 KiB.
     """
     try:
         data = _encoder.encode(value)
-    except (
-        TypeError,
-        ValueError,
-        OverflowError,
-        RecursionError,
-    ) as error:  # UnicodeEncodeError is a ValueError
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        # UnicodeEncodeError, of a lone surrogate, is a ValueError.
         raise PayloadError(f"{what} cannot be encoded as JSON: {error}") from error
     if len(data) > PAYLOAD_BYTES_MAX:
         raise PayloadError(
             f"{what} is {len(data)} bytes of JSON, more than the {PAYLOAD_BYTES_MAX} allowed;"
-            " store it elsewhere and pass a"
-            " reference",
+            " store it elsewhere and pass a reference",
             reason="PAYLOAD_TOO_LARGE",
         )
     if type(value) not in _PLAIN:
@@ -86,37 +82,56 @@ def encode(value: object, what: str = "value") -> Payload:
     return Payload(JSON, data)
 
 
-_PLAIN = (str, bool, type(None), bytes)
+_PLAIN: Final = frozenset({str, bool, type(None), bytes})
 
 
 def _check(value: object, what: str, depth: int) -> None:
     """Refuse what the encoder lets through although it would come back as something else."""
-    if depth > DEPTH_MAX:
+    if isinstance(value, (int, float)):
+        _check_number(value, what)
+        return
+    parts = _parts(value, what)
+    if parts is None:
+        return
+    if depth >= DEPTH_MAX:
         raise PayloadError(f"{what} is nested deeper than {DEPTH_MAX}")
-    if isinstance(value, float) and not math.isfinite(value):
+    for item in parts:
+        if type(item) not in _PLAIN:
+            _check(item, what, depth + 1)
+
+
+def _check_number(value: float, what: str) -> None:
+    if isinstance(value, int):
+        if not INT_MIN <= value <= INT_MAX:
+            raise PayloadError(f"{what} holds an integer beyond 64 bits; pass it as a string")
+    elif not math.isfinite(value):
         raise PayloadError(f"{what} holds {value!r}: JSON has no such number")
-    if isinstance(value, int) and not INT_MIN <= value <= INT_MAX:
-        raise PayloadError(f"{what} holds an integer beyond 64 bits; pass it as a string")
-    for item in _parts(value, what):
-        _check(item, what, depth + 1)
 
 
-def _parts(value: object, what: str) -> Iterable[object]:
-    """Return the values that `value` is made of; none for a scalar."""
-    if isinstance(value, (str, bytes, bytearray, memoryview, int, float)) or value is None:
-        return ()
+def _parts(value: object, what: str) -> Iterable[object] | None:
+    """Return the values that `value` is made of; None for a scalar."""
+    if isinstance(value, (list, tuple)):
+        return value
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
                 raise PayloadError(f"{what} has the key {key!r}: JSON keys are strings")
         return value.values()
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return value
+    if isinstance(value, (set, frozenset)):
+        raise PayloadError(
+            f"{what} holds a set, whose order differs from process to process; pass a sorted list"
+        )
+    return _fields(value, what)
+
+
+def _fields(value: object, what: str) -> Iterable[object] | None:
+    if isinstance(value, msgspec.Raw):
+        raise PayloadError(f"{what} holds msgspec.Raw, which nothing has checked; pass the value")
     if isinstance(value, msgspec.Struct):
         return [getattr(value, name) for name in value.__struct_fields__]
     if hasattr(value, "__dataclass_fields__"):
         return [getattr(value, name, None) for name in value.__dataclass_fields__]
-    return ()
+    return (value.value,) if isinstance(value, Enum) else None
 
 
 def decode(payload: Payload, type_: Any = Any) -> Any:  # noqa: ANN401 - user values have any type
@@ -130,13 +145,7 @@ def decode(payload: Payload, type_: Any = Any) -> Any:  # noqa: ANN401 - user va
         raise PayloadError(f"unknown payload encoding {payload.encoding!r}")
     try:
         return msgspec.json.decode(payload.data, type=type_)
-    except (
-        msgspec.ValidationError,
-        msgspec.DecodeError,
-        TypeError,
-        ValueError,
-        RecursionError,
-    ) as error:
+    except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
         raise PayloadError(f"payload does not fit {type_!r}: {error}") from error
 
 
@@ -146,9 +155,6 @@ def encode_all(values: Sequence[object], what: str = "argument") -> tuple[Payloa
 
 
 def clean_text(text: str, limit: int = MESSAGE_CHARS_MAX) -> str:
-    """Return `text` so that every store can hold it.
-
-    No NUL, no lone surrogate, at most `limit` characters.
-    """
+    """Return `text` as every store can hold it: no NUL, no lone surrogate, at most `limit` long."""
     cleaned = text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\x00", "\\x00")
     return cleaned if len(cleaned) <= limit else cleaned[: limit - 1] + "…"

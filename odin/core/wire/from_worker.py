@@ -23,9 +23,9 @@ class Hello(Message, frozen=True, tag="hello"):
 
 
 class Inventory(Message, frozen=True, tag="inventory"):
-    """What the worker holds of the shards named (None.
+    """What the worker holds of the shards named, of all if None.
 
-    Of all): sent on connect and when a shard's range_id moves.
+    Sent on every connect, and whenever a shard of which it holds something gets a new range_id.
     """
 
     shards: tuple[int, ...] | None
@@ -71,9 +71,9 @@ class ReportWorkflowTask(Message, frozen=True, tag="done_w"):
 
 
 class ReportWorkflowTaskFailure(Message, frozen=True, tag="fail_w"):
-    """A workflow task could not be run.
+    """A workflow task could not be run: a bug, a mismatch with history, a guard.
 
-    A bug, a mismatch with history, a guard. The run stays open.
+    The run stays open.
     """
 
     seq: int
@@ -108,10 +108,7 @@ class Heartbeat(Message, frozen=True, tag="beat"):
 
 
 class Release(Message, frozen=True, tag="release"):
-    """The worker gives unclaimed tasks back.
-
-    They are published again after `delay_ms`, no attempt spent.
-    """
+    """The worker gives unclaimed tasks back: published again after `delay_ms`, no attempt spent."""
 
     tasks: tuple[TaskEntry, ...]
     delay_ms: int = 500

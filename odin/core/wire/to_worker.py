@@ -31,9 +31,7 @@ class NodeList(Message, frozen=True, tag="nodes"):
 
 
 class WorkflowTaskGranted(Message, frozen=True, tag="granted_w"):
-    """The claim holds. `events`.
-
-    Those after the announced token if it was good, else the first page.
+    """The claim holds. `events` follow the announced token if it was good, else begin at the start.
 
     `upper_event_id` is the newest event of this task: more pages are to be fetched while the last
     event is older. `token` is the state token at `upper_event_id`, to be used only once all events
@@ -93,8 +91,7 @@ class NotOwner(Message, frozen=True, tag="not_owner"):
 class WorkflowTaskAccepted(Message, frozen=True, tag="accepted_w"):
     """The report stands: all events after its `seen` up to its batch's last, and the token there.
 
-    `next_push` says that another workflow task of the run is pending already and will be pushed to
-    this worker.
+    `closed` says that the run is closed.
     """
 
     seq: int
@@ -104,9 +101,10 @@ class WorkflowTaskAccepted(Message, frozen=True, tag="accepted_w"):
 
 
 class WorkflowTaskRefused(Message, frozen=True, tag="refused_w"):
-    """The report does not stand.
+    """The report does not stand: drop the warm state.
 
-    Drop the warm state. `reason`: stale, closed or unseen (goes round at once).
+    `reason`: stale, closed, unseen (the task goes round at once), or failed (the task failed, as
+    reported or because of its commands, and comes again after its backoff).
     """
 
     seq: int
@@ -121,10 +119,7 @@ class ActivityReportAnswered(Message, frozen=True, tag="answered_a"):
 
 
 class PushWorkflowTask(Message, frozen=True, tag="push_w"):
-    """The next workflow task of a run that this worker keeps warm.
-
-    The events after `after_event_id`.
-    """
+    """The next workflow task of a run that this worker keeps warm, and its unseen events."""
 
     header: RunHeader
     number: int
