@@ -249,7 +249,7 @@ class _Channels:
         sending.maybe_sent = True
         try:
             # `wait=False` skips the wait for the socket's buffer, not the one for the confirm.
-            await self._channel.basic_publish(  # type: ignore[call-arg] # not in the abstract class
+            await self._channel.basic_publish(  # type: ignore[call-arg]  # not in the abstract class
                 sending.body,
                 routing_key=queue.name,
                 properties=sending.properties,

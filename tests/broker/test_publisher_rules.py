@@ -64,6 +64,17 @@ async def test_rows_of_a_term_that_is_over_are_taken_no_more_those_of_the_next_a
         assert bench.engine.confirmed_by_term == [(1, 6, (1,))]
 
 
+async def test_rows_that_still_wait_when_their_term_ends_never_go_out() -> None:
+    async with benched(workers=1_000) as bench:
+        bench.publisher.offer([row(number, range_id=5) for number in range(200)])
+        await settle()
+        sent = len(bench.transport.messages)
+        bench.publisher.term_over(1, 5)
+        bench.transport.confirm_all()
+        await settle()
+        assert 0 < sent == len(bench.transport.messages) < 200
+
+
 async def test_a_row_not_confirmed_is_noted_and_tried_after_1_s_doubling_to_60_s() -> None:
     async with benched() as bench:
         bench.transport.failing["w:q"] = True
@@ -129,6 +140,10 @@ async def test_destinations_are_served_in_turn() -> None:
         bench.publisher.offer(sorted(rows, key=lambda one: one.destination))
         await settle()
         assert [len(bench.transport.sent(f"w:{queue}")) for queue in range(4)] == [25] * 4
+        for _ in range(40):  # places in the window that come free one by one go round as well
+            bench.transport.waiting.pop().set_result(None)
+            await settle()
+        assert [len(bench.transport.sent(f"w:{queue}")) for queue in range(4)] == [35] * 4
 
 
 async def test_workflow_and_activity_tasks_never_share_a_message() -> None:

@@ -5,6 +5,7 @@ import asyncio
 import aio_pika
 import pytest
 
+from cluster.servers import RabbitmqServer
 from odin.core.topology import DEAD_LETTERS, queue_of
 from odin.errors import NotPublishedError
 from odin.runtime.rabbitmq import PublisherConnection
@@ -63,15 +64,17 @@ async def test_a_queue_with_other_arguments_is_refused_and_holds_up_no_other(
 
 
 async def test_publishing_declares_the_queue_of_dead_letters_first(
-    rabbitmq_url: str, destination: str
+    own_broker: RabbitmqServer,
 ) -> None:
-    publisher = PublisherConnection(rabbitmq_url)
-    async with running(publisher.run):
-        await publisher.publish(destination, b"", "id-1")
-    connection = await aio_pika.connect(rabbitmq_url)
+    connection = await aio_pika.connect(own_broker.url)
     async with connection, connection.channel() as channel:
-        await channel.get_exchange(DEAD_LETTERS)
-        await channel.get_queue(DEAD_LETTERS)
+        await channel.exchange_delete(DEAD_LETTERS)
+        await channel.queue_delete(DEAD_LETTERS)
+        publisher = PublisherConnection(own_broker.url)
+        async with running(publisher.run):
+            await publisher.publish("w:declares", b"", "id-1")
+        await channel.declare_exchange(DEAD_LETTERS, passive=True)
+        await channel.declare_queue(DEAD_LETTERS, passive=True)
 
 
 async def test_without_a_broker_a_publish_fails_in_bounded_time_and_surely_unsent(
@@ -98,6 +101,8 @@ async def test_a_connection_cut_under_a_message_leaves_its_fate_open(
         fates: list[bool | None] = []
 
         async def publish(number: int) -> None:
+            for _ in range(number // 20):
+                await asyncio.sleep(0)  # so that many come while the connection is ending
             try:
                 await publisher.publish(destination, b"", f"id-{number}")
             except NotPublishedError as error:
@@ -109,9 +114,8 @@ async def test_a_connection_cut_under_a_message_leaves_its_fate_open(
             await publisher.publish(destination, b"", "id-first")
             # Far less than a publish may take: whoever waits is told at once.
             async with asyncio.timeout(3), asyncio.TaskGroup() as group:
-                for number in range(100):
+                for number in range(500):
                     group.create_task(publish(number))
-                await asyncio.sleep(0)
                 proxy.cut()
             # Some were on their way; those still without a place went over the next connection.
             assert True in fates
