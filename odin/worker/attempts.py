@@ -44,35 +44,47 @@ STOP_SHUTDOWN: Final = "worker shutdown"
 log = logging.getLogger(__name__)
 
 
+class _Beats:
+    """The heartbeats of one attempt, made when they are first needed."""
+
+    __slots__ = ("ended", "made", "make")
+
+    def __init__(self, make: Callable[[], Heartbeats]) -> None:
+        self.make = make
+        self.made: Heartbeats | None = None
+        self.ended = False
+
+    def beat(self, details: tuple[Payload, ...]) -> None:
+        """Take a heartbeat of the activity; from its own thread."""
+        if self.made is None:
+            if self.ended:
+                return
+            self.made = self.make()
+        self.made.beat(details)
+
+    def end(self, *, flush: bool) -> None:
+        """The attempt is over."""
+        self.ended = True
+        if self.made is not None:
+            self.made.end(flush=flush)
+
+
 class Attempt:
     """One attempt that this worker runs."""
 
     __slots__ = (
-        "_make_beats", "beats", "begun", "context", "deadline_timer", "ended", "grant", "is_async",
-        "stop_reason", "task",
+        "beats", "begun", "context", "deadline_timer", "grant", "is_async", "stop_reason", "task",
     )  # fmt: skip
 
-    def __init__(
-        self, grant: ActivityTaskGranted, make_beats: Callable[[ActivityTaskGranted], Heartbeats]
-    ) -> None:
+    def __init__(self, grant: ActivityTaskGranted, beats: _Beats, *, is_async: bool) -> None:
         self.grant = grant
-        self.context = activity.Context(partial(_info, grant), self.beat)
-        self.is_async = True
+        self.beats = beats
+        self.is_async = is_async
+        self.context = activity.Context(partial(_info, grant), beats.beat)
         self.task: asyncio.Task[None] | None = None
         self.deadline_timer: asyncio.TimerHandle | None = None
-        self.beats: Heartbeats | None = None
         self.stop_reason = ""
         self.begun = False
-        self.ended = False
-        self._make_beats = make_beats
-
-    def beat(self, details: tuple[Payload, ...]) -> None:
-        """Take a heartbeat of the activity; from its own thread."""
-        if self.beats is None:
-            if self.ended:
-                return
-            self.beats = self._make_beats(self.grant)
-        self.beats.beat(details)
 
     def stop(self, reason: str) -> None:
         """Tell the attempt to stop: by the flag, and, for async functions, by cancellation."""
@@ -167,24 +179,16 @@ class Attempts:
         known = self._registry.activities.get(grant.activity_type)
         is_async = known is None or known.is_async
         loop = asyncio.get_running_loop()
-        attempt = Attempt(grant, partial(self._heartbeats, loop, is_async))
-        attempt.is_async = is_async
+        send = partial(self._host.send_to_owner, grant.header.shard_id)
+        beats = _Beats(partial(Heartbeats, grant, send, loop, auto=is_async))
         if grant.heartbeat_ms is not None:
-            attempt.beats = self._heartbeats(loop, is_async, grant)
+            beats.made = beats.make()
+        attempt = Attempt(grant, beats, is_async=is_async)
         self._running[token] = attempt
         self._empty.clear()
         if left_seconds is not None:
             attempt.deadline_timer = loop.call_later(left_seconds, attempt.stop, STOP_DEADLINE)
         attempt.task = self._group.create_task(self._run(attempt, known))
-
-    def _heartbeats(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        is_async: bool,  # noqa: FBT001 - bound beforehand
-        grant: ActivityTaskGranted,
-    ) -> Heartbeats:
-        send = partial(self._host.send_to_owner, grant.header.shard_id)
-        return Heartbeats(grant, send, loop, auto=is_async)
 
     def cancel(self, claim_token: str, reason: str) -> bool:
         """The engine no longer wants the attempt. Returns whether it runs here."""
@@ -210,7 +214,7 @@ class Attempts:
             isolated: Whether no engine at all can be reached.
         """
         for attempt in list(self._running.values()):
-            beats = attempt.beats
+            beats = attempt.beats.made
             if beats is not None and beats.lost_contact(
                 linked(attempt.grant.header.shard_id), now, isolated=isolated
             ):
@@ -237,9 +241,7 @@ class Attempts:
     def _end(self, attempt: Attempt, outcome: ActivityOutcome | None) -> None:
         if attempt.deadline_timer is not None:
             attempt.deadline_timer.cancel()
-        attempt.ended = True
-        if attempt.beats is not None:
-            attempt.beats.end(flush=outcome is not None and outcome.how != COMPLETED)
+        attempt.beats.end(flush=outcome is not None and outcome.how != COMPLETED)
         self._running.pop(attempt.grant.claim_token, None)
         if not self._running:
             self._empty.set()

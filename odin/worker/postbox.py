@@ -91,6 +91,12 @@ class Ask:
         """Whether it has been sent at all."""
         return self.sendings > 0
 
+    def end(self) -> None:
+        """Let go of everything: the postbox's lists keep what is done for a second."""
+        self.done = True
+        self.make = self.on_answer = _nothing
+        self.on_late = self.on_unsendable = self.sender = None
+
 
 class Postbox:
     """The asks of one worker.
@@ -145,7 +151,7 @@ class Postbox:
         """Forget the ask; an answer that still comes is dropped."""
         ask = self._asks.pop(key, None)
         if ask is not None:
-            ask.done = True
+            ask.end()
             self._by_shard[ask.shard_id].pop(key, None)
         return ask
 
@@ -182,10 +188,11 @@ class Postbox:
         try:
             sender.request(ask.make, partial(self._answered, ask, sender))
         except InvalidArgumentError as error:
+            on_unsendable = ask.on_unsendable
             self.withdraw(ask.key)
-            if ask.on_unsendable is None:
+            if on_unsendable is None:
                 raise
-            ask.on_unsendable(error)
+            on_unsendable(error)
 
     def _answered(self, ask: Ask, sender: Sender, answer: Any) -> None:  # noqa: ANN401 - a wire message
         if ask.done:
@@ -198,8 +205,9 @@ class Postbox:
             if ask.sender is sender:
                 ask.sender = None
         else:
+            on_answer = ask.on_answer
             self.withdraw(ask.key)
-            ask.on_answer(answer)
+            on_answer(answer)
 
     def _refused(self, ask: Ask, answer: NotOwner) -> None:
         """The engine is not the owner: ask whom it names, or the same again a little later."""
@@ -215,6 +223,10 @@ class Postbox:
         self._order += 1
         ask.retry_at = self._now() + seconds
         heappush(self._retries, (ask.retry_at, self._order, ask))
+
+
+def _nothing(_: object) -> None:
+    """Stand in for what an ask no longer needs."""
 
 
 def _rank(ask: Ask) -> int:
