@@ -14,7 +14,7 @@ import os
 import secrets
 import socket
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -297,7 +297,7 @@ class Client:
 
     def get_workflow_handle_for(
         self,
-        workflow: Callable[Concatenate[S, P], Awaitable[R]] | Callable[P, Awaitable[R]],
+        workflow: Callable[..., Awaitable[R]],
         workflow_id: str,
         *,
         run_id: str | None = None,

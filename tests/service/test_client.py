@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import assert_type
 
 import pytest
 
@@ -75,7 +76,7 @@ async def test_a_decorated_function_gives_name_argument_and_result_type(
 ) -> None:
     handle = await client.start_workflow(buy, Order("tea", 2), id="o-1", task_queue="shop")
     backend.runs["o-1"].close("completed", encode({"total": 2.5}))
-    receipt = await handle.result()
+    receipt = assert_type(await handle.result(), Receipt)
     request = backend.asked[0]
     assert isinstance(request, StartWorkflow)
     assert (request.workflow_type, request.task_queue) == ("buy", "shop")
@@ -90,7 +91,9 @@ async def test_a_class_is_started_by_its_run_method_and_signalled_by_its_handler
     handle = await client.start_workflow(Pack.run, Order("tea"), id="o-1")
     await handle.signal(Pack.hurry, 3)
     backend.runs["o-1"].close("completed", encode([{"sku": "tea"}]))
-    assert await handle.result() == [Order("tea")]
+    assert assert_type(await handle.result(), list[Order]) == [Order("tea")]
+    again = client.get_workflow_handle_for(Pack.run, "o-1")
+    assert assert_type(await again.result(), list[Order]) == [Order("tea")]
     signal = backend.asked[1]
     assert isinstance(signal, SignalWorkflow)
     assert (signal.name, signal.input, signal.run_id) == ("faster", (Payload("json", b"3"),), None)
@@ -241,6 +244,8 @@ async def test_values_that_cannot_be_kept_are_refused_before_they_are_sent(
         await client.start_workflow("order", float("nan"), id="o-1")
     with pytest.raises(InvalidArgumentError):
         await client.start_workflow("order", id="o 1")
+    with pytest.raises(PayloadError):
+        await client.start_workflow(buy, object(), id="o-1")  # type: ignore[arg-type] # what is tested
     with pytest.raises(TypeError, match="idd"):
         await client.start_workflow("order", id="o-1", idd=1)  # type: ignore[call-overload] # what is tested
     assert backend.asked == []
