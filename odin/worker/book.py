@@ -15,7 +15,7 @@ Pure bookkeeping: what is to be done is gathered in `Effects`, and done by the w
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from odin.core.tasks import ACTIVITY
 from odin.core.wire import HeldClaim, TaskEntry
@@ -35,6 +35,9 @@ class _Batch:
     def __init__(self, delivery: object, count: int) -> None:
         self.delivery = delivery
         self.open = count
+
+
+_Waiting: TypeAlias = tuple[TaskEntry, _Batch | None, int]
 
 
 class Claim:
@@ -99,10 +102,8 @@ class TaskBook:
         self._make_token = make_token
         self._parked_max = parked_max
         self._effects = Effects()
-        self._waiting: dict[bool, deque[tuple[TaskEntry, _Batch | None]]] = {
-            True: deque(),
-            False: deque(),
-        }
+        self._waiting: dict[bool, deque[_Waiting]] = {True: deque(), False: deque()}
+        self._round = 0
         self._known: set[tuple[Any, ...]] = set()
         self._claims: dict[tuple[Any, ...], Claim] = {}
         self._in_flight = {True: 0, False: 0}
@@ -181,7 +182,7 @@ class TaskBook:
             self._settle(batch)
         else:
             self._known.add(key)
-            waiting.append((entry, batch))
+            waiting.append((entry, batch, self._round))
 
     def _pump(self) -> None:
         """Claim as much as there are free slots for."""
@@ -190,7 +191,7 @@ class TaskBook:
             free = self.activity_free if activity else self.workflow_free
             while waiting and free > 0 and not self._stopped:
                 free -= 1
-                entry, batch = waiting.popleft()
+                entry, batch, _ = waiting.popleft()
                 claim = Claim(entry, self._make_token() if activity else "", batch)
                 self._claims[claim.key] = claim
                 self._in_flight[activity] += 1
@@ -295,15 +296,29 @@ class TaskBook:
                 return True
         return False
 
+    def give_back(self) -> None:
+        """Release the activities that have waited since the call before this one.
+
+        Long activities must not keep others, and the messages that name them, from workers that
+        have slots free.
+        """
+        waiting = self._waiting[True]
+        while waiting and waiting[0][2] < self._round:
+            self._give_back(waiting.popleft())
+        self._round += 1
+
+    def _give_back(self, waiting: _Waiting) -> None:
+        entry, batch, _ = waiting
+        self._known.discard(key_of(entry))
+        self._effects.releases.append(entry)
+        self._settle(batch)
+
     def stop(self) -> None:
         """Claim nothing more, and give back what is not claimed."""
         self._stopped = True
         for waiting in self._waiting.values():
-            for entry, batch in waiting:
-                self._known.discard(key_of(entry))
-                self._effects.releases.append(entry)
-                self._settle(batch)
-            waiting.clear()
+            while waiting:
+                self._give_back(waiting.popleft())
         self._effects.releases.extend(self._parked.values())
         self._parked.clear()
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from odin.core.tasks import ACTIVITY
 from odin.core.wire import (
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from odin.worker.sources import Ackable, EmbeddedSource
     from odin.worker.telemetry import WorkerTelemetry
 
+_GIVE_BACK_SECONDS: Final = 5
+
 log = logging.getLogger(__name__)
 
 
@@ -74,6 +76,7 @@ class Desk:
         self._now = now
         self._flushing = False
         self._stopped = False
+        self._seconds = 0
         self.engines: Engines | None = None
         self.embedded: EmbeddedSource | None = None
         self.book = TaskBook(
@@ -241,6 +244,10 @@ class Desk:
     def tick_slowly(self) -> None:
         """Call every second."""
         self.runs.tick()
+        self._seconds += 1
+        if self._seconds % _GIVE_BACK_SECONDS == 0:
+            self.book.give_back()
+            self._flush()
         engines = self.engines
         if engines is not None:
             self.attempts.check_contact(

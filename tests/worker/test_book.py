@@ -120,9 +120,17 @@ class BookMachine(RuleBasedStateMachine):
         self.settle()
 
     @rule()
-    def stop(self) -> None:
-        self.book.stop()
+    def give_back(self) -> None:
+        self.book.give_back()
+        self.settle()
+
+    @precondition(lambda self: not self.stopped)
+    @rule(dice=st.integers(0, 9))
+    def stop(self, dice: int) -> None:
+        if dice:
+            return  # rarely: most of a book's life is before it
         self.stopped = True
+        self.book.stop()
         self.settle()
 
     @invariant()
@@ -141,7 +149,7 @@ class BookMachine(RuleBasedStateMachine):
     @invariant()
     def a_message_is_kept_only_for_what_is_waiting_or_asked_in_time(self) -> None:
         open_claims = [one for one in self.claims if not one.parked]
-        if not open_claims and not self.stopped:
+        if not open_claims and not self.book.unclaimed:
             assert not self.unacked
 
     @invariant()
@@ -187,3 +195,16 @@ def test_a_parked_claim_frees_its_slot_and_a_late_grant_waits_for_one() -> None:
     assert [grant for _, grant in book.drain().starts] == ["second"]
     book.finished(other.token)
     assert [grant for _, grant in book.drain().starts] == ["first"]
+
+
+def test_an_activity_that_waits_for_long_is_given_back_with_its_message() -> None:
+    tokens = itertools.count()
+    book = TaskBook(1, 1, lambda: f"t{next(tokens)}")
+    (claim,) = taken(book, entry("a", 1), entry("a", 2)).claims
+    book.granted(claim, "grant")
+    book.give_back()
+    assert not book.drain().releases
+    book.give_back()
+    effects = book.drain()
+    assert [one.number for one in effects.releases] == [2]
+    assert effects.acks == ["message"]
