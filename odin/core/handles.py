@@ -6,7 +6,13 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odin.core.commands import RequestCancelActivity
-from odin.core.failures import ActivityError, CancelledError, TimeoutError, TimeoutType, error_of  # noqa: A004
+from odin.core.failures import (
+    ActivityError,
+    CancelledError,
+    TimeoutError,  # noqa: A004 - the name that users know
+    TimeoutType,
+    error_of,
+)
 from odin.core.loop_parts import DeterministicFuture
 from odin.core.payload import decode
 from odin.errors import PayloadError

@@ -305,15 +305,16 @@ class Run:
         return self._random
 
 
+# ruff: noqa: SLF001 - the table is the class's own
 _APPLIERS: Final[dict[type, Callable[[Run, Any], None]]] = {
-    e.WorkflowExecutionStarted: Run._on_started,  # noqa: SLF001 - the class's own table
-    e.WorkflowExecutionSignaled: Run._on_signal,  # noqa: SLF001
-    e.WorkflowExecutionCancelRequested: Run._on_cancel_requested,  # noqa: SLF001
-    e.TimerFired: Run._on_timer_fired,  # noqa: SLF001
-    e.ActivityTaskCompleted: Run._on_activity_ended,  # noqa: SLF001
-    e.ActivityTaskFailed: Run._on_activity_ended,  # noqa: SLF001
-    e.ActivityTaskTimedOut: Run._on_activity_ended,  # noqa: SLF001
-    e.ActivityTaskCanceled: Run._on_activity_ended,  # noqa: SLF001
+    e.WorkflowExecutionStarted: Run._on_started,
+    e.WorkflowExecutionSignaled: Run._on_signal,
+    e.WorkflowExecutionCancelRequested: Run._on_cancel_requested,
+    e.TimerFired: Run._on_timer_fired,
+    e.ActivityTaskCompleted: Run._on_activity_ended,
+    e.ActivityTaskFailed: Run._on_activity_ended,
+    e.ActivityTaskTimedOut: Run._on_activity_ended,
+    e.ActivityTaskCanceled: Run._on_activity_ended,
 }
 _ENDINGS: Final[dict[type, Callable[[ActivityHandle[Any], Any], None]]] = {
     e.ActivityTaskCompleted: ActivityHandle.on_completed,

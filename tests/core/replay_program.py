@@ -4,7 +4,7 @@ The program is data: nested lists of steps. Its result is the trace of all that 
 any difference in order shows in the bytes of the result.
 """
 
-# ruff: noqa: ANN401, N818, ARG002, S311 - the author's side: any value, a program told twice, dice
+# ruff: noqa: ANN401, ARG002, N818, S311 - an author's code: any value, dice
 
 from __future__ import annotations
 

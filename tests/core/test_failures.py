@@ -1,3 +1,5 @@
+# ruff: noqa: A004, N818 - users' classes and names
+
 from __future__ import annotations
 
 import asyncio
@@ -11,7 +13,7 @@ from odin.core.failures import (
     CancelledError,
     FailureError,
     TerminatedError,
-    TimeoutError,  # noqa: A004 - the name that users know
+    TimeoutError,
     TimeoutType,
     error_of,
     failure_of,
@@ -78,7 +80,7 @@ def test_a_chain_of_causes_is_cut_where_it_is_too_long() -> None:
 
 
 def test_texts_that_no_store_could_hold_are_made_harmless() -> None:
-    class Rude(Exception):  # noqa: N818 - a user's class
+    class Rude(Exception):
         def __str__(self) -> str:
             raise KeyError
 

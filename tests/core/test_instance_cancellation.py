@@ -1,4 +1,4 @@
-# ruff: noqa: ANN401 - results have any type
+# ruff: noqa: ANN401 - results of workflows have any type
 
 from __future__ import annotations
 
