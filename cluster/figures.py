@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SQL: Final = load_queries(__package__)
 SESSION: Final = Session(statement_timeout=2.0, command_timeout=3.0, read_only=True)
 OVERLAP_SECONDS: Final = 15.0
+# A part that has just begun has not told of itself yet, and nobody need be alarmed.
+QUIET_SECONDS: Final = 6.0
 OWNED: Final = "odin_shard_owned"
 REFUSED: Final = "odin_admission_refused_total"
 
@@ -75,7 +77,7 @@ class Watcher:
         self._others = others
         self._clock = clock
         self._connection: Connection | None = None
-        self._looked_at = clock.boottime()
+        self._looked_at = self._began = clock.boottime()
         self._charged_again: set[str] = set()
         self._totals: dict[str, Total] = {}
 
@@ -89,13 +91,15 @@ class Watcher:
             if refused is not None:
                 self._totals.setdefault(name, Total()).see(refused)
         in_flight, finished, postgres_answers = await self._books()
+        is_early = self._clock.boottime() - self._began < QUIET_SECONDS
+        everybody = (*self._engines, *self._others)
         return Figures(
             shards=shards,
             in_flight=in_flight,
             finished=finished,
             refused=sum(one.value for one in self._totals.values()) if self._totals else None,
             charged_twice=len(self._charged_again),
-            stale=[n for n in (*self._engines, *self._others) if n not in told],
+            stale=[] if is_early else [n for n in everybody if n not in told],
             postgres_answers=postgres_answers,
             telemetry_answers=telemetry_answers,
         )

@@ -69,7 +69,7 @@ class PlainScreen:
 
     def footer(self, figures: Figures, parts: Sequence[PartState]) -> None:
         """Print the numbers as a line."""
-        self.line(" ".join([summary(figures), *remarks(figures, parts)]))
+        self.line(" ".join([summary(figures, parts), *remarks(figures, parts)]))
 
     def close(self) -> None:
         """Do nothing: there is no footer."""
@@ -92,15 +92,18 @@ class LiveScreen:
         seconds = self._clock.boottime() - self._began
         head = Text(f"{seconds:6.1f} s ", style="dim")
         style = "bold red" if text.startswith("FAILED") else "yellow" if "NOTICE" in text else ""
-        self._draw(lambda: self._console.print(head + Text(text, style=style), soft_wrap=True))
+        whole = Text.assemble(head, (text, style))
+        self._draw(lambda: self._console.print(whole, soft_wrap=True))
 
     def footer(self, figures: Figures, parts: Sequence[PartState]) -> None:
         """Draw the numbers."""
         seconds = self._clock.boottime() - self._began
-        text = Text(f"{minutes(seconds)} ", style="dim") + styled(figures)
-        for remark in remarks(figures, parts):
-            text += Text(f"\n      {remark}", style="yellow")
-        text += Text("\n      Ctrl-C ends it", style="dim")
+        text = Text.assemble(
+            (f"{minutes(seconds)} ", "dim"),
+            styled(figures, parts),
+            *((f"\n      {remark}", "yellow") for remark in remarks(figures, parts)),
+            ("\n      Ctrl-C ends it", "dim"),
+        )
 
         def draw() -> None:
             if self._live is None:
@@ -151,21 +154,21 @@ def silence_terminal() -> None:
             silence(stream)
 
 
-def summary(figures: Figures) -> str:
+def summary(figures: Figures, parts: Sequence[PartState]) -> str:
     """Return the numbers as one line."""
-    owned = list(figures.shards.values())
-    up = sum(1 for one in owned if one is not None)
-    shards = "/".join(_number(one) for one in owned)
+    engines = [one.phase == "running" for one in parts if one.kind == "engine"]
+    shards = "/".join(_number(one) for one in figures.shards.values())
     return (
-        f"engines {up}/{len(owned)} | shards {shards} | in flight {_number(figures.in_flight)}"
+        f"engines {sum(engines)}/{len(engines)} | shards {shards}"
+        f" | in flight {_number(figures.in_flight)}"
         f" | finished {_number(figures.finished)}/min | refused {_number(figures.refused)}"
         f" | charged twice: {figures.charged_twice}"
     )
 
 
-def styled(figures: Figures) -> Text:
+def styled(figures: Figures, parts: Sequence[PartState]) -> Text:
     """Return the numbers for a terminal."""
-    text = Text(summary(figures))
+    text = Text(summary(figures, parts))
     text.highlight_regex(r"(?<= )[\d/?]+(?=(/min)?( \||$))", "bold cyan")
     right = "bold white on red" if figures.charged_twice else "bold green"
     text.highlight_regex(r"charged twice: \d+", right)

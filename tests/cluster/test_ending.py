@@ -1,0 +1,175 @@
+"""Whatever ends a cluster, nothing of it stays: no process, no port, within ten seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cluster.identity import is_same
+from cluster.place import Place
+
+from .support import (
+    Running,
+    ask,
+    command,
+    environ,
+    is_closed,
+    is_up,
+    json_of,
+    started,
+    until,
+)
+
+pytestmark = pytest.mark.timeout(120)
+STOP_SECONDS = 10.0
+SMALL = ("up", "--engines", "2", "--workers", "1", "--load", "5")
+
+
+def leaves_nothing(processes: list[tuple[int, str]], ports: list[int]) -> bool:
+    return not any(is_same(*one) for one in processes) and all(map(is_closed, ports))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+async def test_a_signal_ends_everything_within_ten_seconds(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    async with started(tmp_path / "odin", *SMALL) as running:
+        processes, ports = running.processes(), running.ports()
+        assert len(processes) >= 2 + 1 + 3 + 1 + 3 + 1
+        running.process.send_signal(number)
+        await running.ended(STOP_SECONDS)
+        assert leaves_nothing(processes, ports)
+        assert running.process.returncode == 0
+        assert {one.phase for one in running.state.parts} == {"stopped"}
+        assert not running.state.is_supervised
+        code, text = await ask("ps", "--json", folder=running.place.folder)
+        assert (code, json_of(text)["phase"]) == (1, "stopped")
+
+
+async def test_a_second_signal_ends_everything_at_once(tmp_path: Path) -> None:
+    async with started(tmp_path / "odin", *SMALL) as running:
+        processes, ports = running.processes(), running.ports()
+        for pid, _ in processes:
+            if pid == running.part("engine-1").pid:
+                os.kill(pid, signal.SIGSTOP)  # it would hold up an end in order
+        running.process.send_signal(signal.SIGINT)
+        await until(lambda: "stopping" in running.output(), 5)
+        running.process.send_signal(signal.SIGINT)
+        await running.ended(4)
+        assert leaves_nothing(processes, ports)
+
+
+async def test_a_frozen_part_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    async with started(tmp_path / "odin", *SMALL) as running:
+        processes, ports = running.processes(), running.ports()
+        for name in ("load", "worker-1", "payments", "engine-2"):
+            pid = running.part(name).pid
+            assert pid is not None
+            os.kill(pid, signal.SIGSTOP)
+        running.process.send_signal(signal.SIGINT)
+        await running.ended(STOP_SECONDS)
+        assert leaves_nothing(processes, ports)
+
+
+async def test_a_killed_supervisor_takes_everything_with_it_and_up_begins_anew(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "odin"
+    async with started(folder, *SMALL) as running:
+        processes, ports = running.processes(), running.ports()
+        running.process.kill()
+        await running.ended(2)
+        await until(lambda: leaves_nothing(processes, ports), STOP_SECONDS)
+        code, text = await ask("ps", "--json", folder=folder)
+        assert (code, json_of(text)["phase"]) == (1, "lost")
+    async with started(folder, *SMALL) as again:
+        assert again.part("engine-1").phase == "running"
+        assert sorted(again.ports()) == sorted(ports), "addresses stay"
+
+
+async def test_a_cluster_is_ended_while_it_still_starts(tmp_path: Path) -> None:
+    async with started(tmp_path / "odin", *SMALL, wait=False) as running:
+        await until(lambda: "valkey runs" in running.output(), 20)
+        processes = running.processes()
+        running.process.send_signal(signal.SIGINT)
+        await running.ended(STOP_SECONDS)
+        assert leaves_nothing(processes, [])
+
+
+async def test_closing_the_terminal_ends_the_cluster(tmp_path: Path) -> None:
+    folder = tmp_path / "odin"
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(  # noqa: ASYNC220 - it needs this terminal
+        ["setsid", "--ctty", *command(*SMALL, folder=folder)],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env=environ(TERM="xterm"),
+    )
+    os.close(follower)
+    running = Running(process, Place(folder))
+    loop = asyncio.get_running_loop()
+    loop.add_reader(leader, _drain, leader)
+    try:
+        await until(lambda: _is_up(running), 60, "the cluster runs")
+        processes, ports = running.processes(), running.ports()
+    finally:
+        loop.remove_reader(leader)
+        os.close(leader)
+    await running.ended(STOP_SECONDS)
+    assert leaves_nothing(processes, ports)
+
+
+async def test_a_detached_cluster_is_started_followed_and_stopped_by_hand(tmp_path: Path) -> None:
+    folder = tmp_path / "odin"
+    up = (*SMALL, "-d")
+    process = await asyncio.create_subprocess_exec(
+        *command(*up, folder=folder), env=environ(), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(90):
+            text, _ = await process.communicate()
+        assert process.returncode == 0
+        assert b"odin down" in text
+        code, told = await ask("ps", "--json", folder=folder)
+        assert (code, json_of(told)["phase"]) == (0, "running")
+        code, told = await ask("logs", "engine-1", folder=folder)
+        assert code == 0
+        assert "listening" in told
+        code, told = await ask("up", folder=folder)
+        assert code == 4
+        assert "odin down" in told
+    finally:
+        code, told = await ask("down", folder=folder)
+    assert code == 0
+    assert "stopped" in told
+    code, told = await ask("down", folder=folder)
+    assert code == 0
+    assert "no cluster runs" in told
+
+
+async def test_the_demo_ends_by_itself_verified(tmp_path: Path) -> None:
+    settings = {"ODIN_DEMO_SECONDS": "8"}
+    async with started(tmp_path / "odin", "demo", settings=settings, wait=False) as running:
+        await until(lambda: running.process.poll() is not None, 110, "the demo ends")
+        assert running.process.returncode == 0, running.output()
+        assert "VERIFIED: every accepted order" in running.output()
+        assert "charged twice: 0" in running.output()
+        assert len(running.accepted_orders()) >= 35
+
+
+def _is_up(running: Running) -> bool:
+    return running.place.state.exists() and is_up(running)
+
+
+def _drain(descriptor: int) -> None:
+    try:
+        os.read(descriptor, 65_536)
+    except OSError:
+        return
