@@ -1,8 +1,8 @@
 """One run in memory, fed with its history: replay, command matching, and the next workflow task.
 
-Replay and live execution are one code path. Per workflow task: set the task's time; apply the
-signals and cancel requests that it has seen, in id order; then the other events that it has seen,
-in id order; after each, run whatever is ready. What the code asked for meanwhile are the task's
+Replay and live execution are one code path. Per workflow task: set the task's time; deliver the
+signals and cancel requests that it has seen, in id order, and run whatever is ready; then apply the
+other events that it has seen, in id order, and run after each whatever is ready. What the code asked for meanwhile are the task's
 commands. Replay holds them against the events that follow WorkflowTaskCompleted; a live task hands
 them out, and holds them against those events when they come back.
 
@@ -22,7 +22,7 @@ from odin.core.determinism import install
 from odin.core.failures import WorkflowTaskError
 from odin.core.matching import COMMAND_EVENTS, fits, mismatch
 from odin.core.payload import Failure
-from odin.core.run import Run
+from odin.core.run import MESSAGES, Run
 from odin.core.verdict import task_error
 from odin.errors import FailedPreconditionError, OdinError
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from odin.core.definition import WorkflowDefinition, WorkflowInfo
 
-_FIRST: Final = (e.WorkflowExecutionSignaled, e.WorkflowExecutionCancelRequested)
 
 
 class StaleInstanceError(FailedPreconditionError):
@@ -249,4 +248,4 @@ class Instance:
 
 
 def _is_later(event: e.Event) -> bool:
-    return not isinstance(event, _FIRST)
+    return not isinstance(event, MESSAGES)

@@ -1,13 +1,16 @@
 """The code's side of a run in memory: its main function and signal handlers, and what they ask for.
 
-`execute` is the one way in, for replay and for live execution: it applies events one by one and
-runs after each whatever is ready. `odin.workflow` is the author's way to the rest.
+`execute` is the one way in, for replay and for live execution: it delivers the messages of a task,
+then applies the other events one by one and runs after each whatever is ready. The messages come
+first and together, so that a run that ends by one of them has handled all that it was shown: what it
+has `seen` is never shown to its successor. `odin.workflow` is the author's way to the rest.
 """
 
 from __future__ import annotations
 
 import inspect
 from contextvars import Context
+from itertools import zip_longest
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +35,9 @@ from odin.errors import PayloadError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+MESSAGES: Final = (e.WorkflowExecutionSignaled, e.WorkflowExecutionCancelRequested)
+"""What clients send: delivered before anything else of the same task."""
 
 
 class Run:
@@ -86,11 +92,12 @@ class Run:
         try:
             if self._function is None:
                 self._prepare()
-            for event in batch:
+            for event, following in zip_longest(batch, batch[1:]):
                 if loop.stopped:
                     break
                 _APPLIERS[type(event)](self, event)
-                loop.drain()
+                if not isinstance(following, MESSAGES):
+                    loop.drain()
             loop.check()
         except KeyboardInterrupt:
             raise

@@ -6,7 +6,7 @@ from typing import Any
 
 from odin import activity, workflow
 from odin.core import commands as c
-from odin.core.payload import encode
+from odin.core.payload import decode, encode
 from odin.exceptions import ApplicationError
 from tests.core.replay_owner import Owner
 
@@ -178,3 +178,32 @@ def test_an_unfinished_handler_at_the_end_of_the_run_is_noticed() -> None:
     owner.signal("finish")
     outcome = owner.begin()
     assert "1 signal handlers were unfinished" in outcome.notices[0]
+
+
+@workflow.defn
+class CountsOn:
+    def __init__(self) -> None:
+        self.new = 0
+
+    @workflow.run
+    async def run(self, count: int) -> int:
+        await workflow.wait_condition(lambda: self.new > 0)
+        workflow.continue_as_new(args=[count + self.new])
+        raise AssertionError("not reached")
+
+    @workflow.signal
+    def tick(self) -> None:
+        self.new += 1
+
+
+def test_all_signals_of_a_task_are_handled_before_a_run_that_ends_by_the_first_of_them() -> None:
+    owner = Owner(CountsOn, 0)
+    owner.step()
+    for _ in range(5):
+        owner.signal("tick")
+
+    owner.step()
+
+    closing = owner.closing
+    assert isinstance(closing, c.ContinueAsNew)
+    assert [decode(argument) for argument in closing.input] == [5]
