@@ -69,7 +69,12 @@ class ActivityHandler(TaskHandler):
         """Answer a repeated claim: the same attempt, once everything before it has committed."""
 
         def settled(error: OdinError | None) -> None:
-            if error is not None or term.is_over:
+            try:
+                if error is not None:
+                    raise error
+                term.check()
+                self.shards.check_lease()
+            except OdinError:
                 self.not_owner(session, message)
             else:
                 self.replies.grant_activity(session, message, term, run, activity)

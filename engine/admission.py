@@ -1,7 +1,8 @@
-"""The door for new work.
+"""The door for new work: the node's own caps first, then the origin's quota.
 
-The node's own caps first, then the origin's quota, shared through Valkey or kept as a share in
-memory.
+The quota is a token bucket per origin in Valkey, shared by all engines; an engine takes a few tokens
+at a time and spends them within a second. Without Valkey it keeps its share of the quota in memory,
+and says so. The caps never depend on Valkey.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from odin.core.admission import Bucket, Limit, Limits, Load, Refused, admit, is_shedding, take
 from odin.errors import ResourceExhaustedError
@@ -18,11 +20,22 @@ from odin.runtime.clock import Clock
 log = logging.getLogger(__name__)
 
 ORIGINS_MAX: Final = 1_000
-TakeToken = Callable[[str, float, float], Awaitable[int | None]]
-"""(origin, per second, burst).
+LOAD_SECONDS: Final = 0.2
+STOCK_SECONDS: Final = 1.0
+STOCK_SHARE: Final = 0.02
+TakeTokens: TypeAlias = Callable[[str, float, float, int], Awaitable[int | None]]
+"""(origin, per second, burst, tokens): None if taken, else milliseconds until they can be.
 
-None if a token was taken, else milliseconds to wait; raises if Valkey is away.
+Raises OSError if Valkey is away.
 """
+
+
+@dataclass(slots=True)
+class _Stock:
+    """Tokens taken from the shared bucket and not spent yet; they go stale soon."""
+
+    tokens: int
+    until: float
 
 
 class Admission:
@@ -34,7 +47,7 @@ class Admission:
         depth: Outbox rows that are not confirmed.
         oldest_ms: How long the oldest of them waits.
         nodes: How many engines share the quota.
-        take_token: The shared bucket; None: there is no Valkey.
+        take_tokens: The shared bucket; None: there is no Valkey.
     """
 
     def __init__(
@@ -45,19 +58,21 @@ class Admission:
         depth: Callable[[], int],
         oldest_ms: Callable[[], int],
         nodes: Callable[[], int],
-        take_token: TakeToken | None,
+        take_tokens: TakeTokens | None,
     ) -> None:
         self._clock = clock
         self._limits = limits
         self._depth = depth
         self._oldest_ms = oldest_ms
         self._nodes = nodes
-        self._take_token = take_token
+        self._take_tokens = take_tokens
+        self._stocks: dict[str, _Stock] = {}
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
-        self._is_shedding = False
+        self._load = Load(0, 0)
+        self._load_at = float("-inf")
         self.admitted_count = 0
         self.refused_count = 0
-        self.is_local = take_token is None
+        self.is_local = take_tokens is None
 
     async def admit(self, origin: str) -> None:
         """Let one start in.
@@ -65,9 +80,7 @@ class Admission:
         Raises:
             ResourceExhaustedError: A limit refuses it; nothing was changed.
         """
-        load = Load(self._depth(), self._oldest_ms(), self._is_shedding)
-        self._is_shedding = is_shedding(load, self._limits)
-        refused = admit(load, self._limits)
+        refused = admit(self._present_load(), self._limits)
         if refused is None:
             wait_ms = await self._take(origin)
             if wait_ms is None:
@@ -81,26 +94,47 @@ class Admission:
             details={"limit": refused.limit.value},
         )
 
+    def _present_load(self) -> Load:
+        """Return the load, measured at most five times a second: measuring walks the outbox."""
+        now = self._clock.boottime()
+        if now - self._load_at >= LOAD_SECONDS:
+            load = Load(self._depth(), self._oldest_ms(), self._load.is_shedding)
+            self._load = Load(
+                load.outbox_depth, load.oldest_task_ms, is_shedding(load, self._limits)
+            )
+            self._load_at = now
+        return self._load
+
     async def _take(self, origin: str) -> int | None:
-        if self._take_token is not None:
-            try:
-                wait_ms = await self._take_token(
-                    origin, self._limits.origin_per_second, self._limits.origin_burst
-                )
-            except OSError as error:
-                if not self.is_local:
-                    log.warning("quota is this node's share now", extra={"detail": str(error)})
-                self.is_local = True
-            else:
-                self.is_local = False
-                return wait_ms
-        return self._take_locally(origin)
+        """Take a token; return None, or the milliseconds until there is one."""
+        now = self._clock.boottime()
+        stock = self._stocks.get(origin)
+        if stock is not None and stock.tokens > 0 and now < stock.until:
+            stock.tokens -= 1
+            return None
+        if self._take_tokens is None:
+            return self._take_locally(origin)
+        per_second, burst = self._limits.origin_per_second, self._limits.origin_burst
+        wanted = max(1, int(per_second * STOCK_SHARE))
+        try:
+            wait_ms = await self._take_tokens(origin, per_second, burst, wanted)
+            if wait_ms is not None and wanted > 1:
+                wanted = 1
+                wait_ms = await self._take_tokens(origin, per_second, burst, wanted)
+        except OSError as error:
+            if not self.is_local:
+                log.warning("quota is this node's share now", extra={"detail": str(error)})
+            self.is_local = True
+            return self._take_locally(origin)
+        self.is_local = False
+        if wait_ms is None and wanted > 1:
+            if len(self._stocks) >= ORIGINS_MAX:
+                self._stocks.clear()
+            self._stocks[origin] = _Stock(wanted - 1, now + STOCK_SECONDS)
+        return wait_ms
 
     def _take_locally(self, origin: str) -> int | None:
-        """Take from this node's share of the quota.
-
-        Of too many origins the oldest starts afresh.
-        """
+        """Take from this node's share; of too many origins the oldest starts afresh."""
         share = 1.0 / max(1, self._nodes())
         burst = self._limits.origin_burst * share
         now = self._clock.boottime()

@@ -71,6 +71,8 @@ async def _closed(term: Term, run: Run) -> None:
     finally:
         if settle in waiting:
             waiting.remove(settle)
+        if not waiting and term.closings.get(run.execution.run_id) is waiting:
+            del term.closings[run.execution.run_id]
 
 
 async def _outcome(term: Term, loader: Loader, run: Run) -> Outcome:

@@ -182,8 +182,13 @@ class DueLoop:
                 return
             for shard_id, run_id, due_us in page:
                 term = self._shards.terms.get(shard_id)
-                if term is not None and run_id not in term.runs:
+                if term is None:
+                    continue
+                run = term.runs.get(run_id)
+                if run is None:
                     self._push(due_us, term, run_id)
+                else:
+                    self.queue(term, run)
             if len(page) < PAGE:
                 return
             after = (page[-1][2], page[-1][1])

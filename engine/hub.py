@@ -182,6 +182,9 @@ class Hub:
             run = term.runs.get(execution.run_id)
             if run is not None:
                 self._push(term, run)
+        if not execution.is_open:
+            for holder in self.sessions:
+                holder.held.pop(execution.run_id, None)
         for stopped in decision.stopped:
             session = self.sessions.get(stopped.worker)
             if session is not None:

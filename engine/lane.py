@@ -68,8 +68,8 @@ class LaneEvents(Protocol):
         """A task has committed under this outbox id: publish it."""
         ...
 
-    def shards_lost(self, shards: Mapping[int, OdinError]) -> None:
-        """The terms of these shards are over."""
+    def terms_lost(self, terms: Mapping[int, int], errors: Mapping[int, OdinError]) -> None:
+        """These terms (shard to range) are over, each for its reason."""
         ...
 
     def shards_bumped(self, ranges: Mapping[int, int]) -> None:
@@ -155,11 +155,13 @@ class Lane:
         if self._queue:
             self._wake.set()
 
-    def drop(self, errors: Mapping[int, OdinError]) -> None:
-        """Take the parts of these shards out of everything that gathers: their terms are over."""
+    def drop(self, terms: Mapping[int, int], errors: Mapping[int, OdinError]) -> None:
+        """Take the parts of these terms (shard to range) out of everything that gathers."""
         for pending in self._queue:
             touched = {
-                shard: error for shard, error in errors.items() if shard in pending.group.terms
+                shard: error
+                for shard, error in errors.items()
+                if pending.group.terms.get(shard) == terms[shard]
             }
             if touched:
                 _remove(pending, touched.keys())
@@ -252,8 +254,8 @@ class Lane:
         if lost:
             log.warning("write refused", extra={"shards": sorted(lost)})
             pending.ticket.fail(lost)
-            self.drop(lost)
-            self._events.shards_lost(lost)
+            self.drop(pending.group.terms, lost)
+            self._events.terms_lost(pending.group.terms, lost)
         for outbox_id, task in zip(committed.outbox_ids, pending.tasks, strict=True):
             if outbox_id:
                 self._events.outbox_written(task.entry.shard_id, outbox_id, task)
@@ -270,13 +272,12 @@ class Lane:
             "write did not end well, taking new ranges",
             extra={"reason": error.reason, "detail": str(error), "shards": sorted(terms)},
         )
-        self._events.shards_lost(errors)
-        self.drop(
-            {
-                shard: GroupUnknownError(f"shard {shard}: an earlier write is in doubt")
-                for shard in terms
-            }
-        )
+        doubt: dict[int, OdinError] = {
+            shard: GroupUnknownError(f"shard {shard}: an earlier write is in doubt")
+            for shard in terms
+        }
+        self.drop(terms, doubt)
+        self._events.terms_lost(terms, errors)
         ranges = await self._bump(terms)
         self._events.shards_bumped(ranges)
         pending.ticket.fail(errors)

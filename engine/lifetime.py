@@ -195,11 +195,15 @@ class Engine:
     def _admission(self, node: Node, relay: Relay) -> Admission:
         client = ValkeyClient(self._settings.valkey) if self._settings.valkey else None
 
-        async def take(origin: str, per_second: float, burst: float) -> int | None:
+        async def take(origin: str, per_second: float, burst: float, tokens: int) -> int | None:
             assert client is not None  # noqa: S101 - used only where there is a client
             try:
                 answer = await take_token(
-                    client, origin, capacity=int(burst), refill_per_second=per_second
+                    client,
+                    origin,
+                    capacity=int(burst),
+                    refill_per_second=per_second,
+                    cost=tokens,
                 )
             except ValkeyDownError as error:
                 raise OSError(str(error)) from error
@@ -211,7 +215,7 @@ class Engine:
             depth=lambda: relay.depth,
             oldest_ms=lambda: relay.oldest_age_ms,
             nodes=lambda: len(node.ownership.entries()),
-            take_token=None if client is None else take,
+            take_tokens=None if client is None else take,
         )
 
     async def _gauges(self, node: Node, telemetry: Telemetry, stop: asyncio.Event) -> None:

@@ -48,6 +48,12 @@ def samples(node: Node) -> list[Sample]:
                 relay.oldest_age_ms / 1_000,
                 "How long the oldest of them waits.",
             ),
+            (
+                "odin_outbox_messages_total",
+                "counter",
+                relay.message_count,
+                "Messages sent, each with one task or several.",
+            ),
         ]
     admission = node.admission
     if admission is not None:

@@ -71,6 +71,11 @@ class RelayNumbers(Protocol):
         """How long the oldest of them waits."""
         ...
 
+    @property
+    def message_count(self) -> int:
+        """Messages sent so far."""
+        ...
+
 
 @dataclass(slots=True)
 class Counts:

@@ -88,6 +88,11 @@ class Relay:
         """How long the oldest of them waits."""
         return int(self.publisher.oldest_age_ms())
 
+    @property
+    def message_count(self) -> int:
+        """Messages sent so far."""
+        return int(self.publisher.counters.messages)
+
     async def _dead(self, entries: Sequence[TaskEntry], reason: str) -> None:
         """The broker has given these up: leave a trace. Their due instants bring them back."""
         log.warning("dead letter", extra={"reason": reason, "tasks": len(entries)})

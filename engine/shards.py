@@ -143,8 +143,14 @@ class Shards:
         return self.map.get(shard_id) or ShardEntry(shard_id, "", 0)
 
     def begin(self, shard_id: int, range_id: int) -> Term:
-        """Begin a term: the acquisition or the bump has committed."""
+        """Begin a term: the acquisition or the bump has committed.
+
+        An acquisition and a bump of one shard may be answered in the other order: the higher range
+        counts.
+        """
         old = self.terms.get(shard_id)
+        if old is not None and old.range_id >= range_id:
+            return old
         if old is not None:
             self._end(old, ShardLostError(f"shard {shard_id} has a new range"))
         term = Term(self, self.lane_of(shard_id), shard_id, range_id, self.now_us())
@@ -186,10 +192,12 @@ class Shards:
         if term is not None:
             self._effects.outbox_written(term, outbox_id, task)
 
-    def shards_lost(self, shards: Mapping[int, OdinError]) -> None:
-        """The terms of these shards are over."""
-        for shard_id, error in shards.items():
-            self.drop(shard_id, error)
+    def terms_lost(self, terms: Mapping[int, int], errors: Mapping[int, OdinError]) -> None:
+        """These terms (shard to range) are over; a newer term of the same shard is not."""
+        for shard_id, error in errors.items():
+            term = self.terms.get(shard_id)
+            if term is not None and term.range_id == terms[shard_id]:
+                self.drop(shard_id, error)
 
     def shards_bumped(self, ranges: Mapping[int, int]) -> None:
         """These shards are ours under a new range."""
@@ -198,4 +206,5 @@ class Shards:
 
     def _end(self, term: Term, error: OdinError) -> None:
         term.end(error)
+        self.lane_of(term.shard_id).drop({term.shard_id: term.range_id}, {term.shard_id: error})
         self._effects.term_ended(term)

@@ -46,6 +46,7 @@ async def take_over(term: Term, reads: TakeoverReads, loader: Loader, clock: Clo
     await clock.sleep(INVENTORY_SECONDS)
     await term.swept.wait()
     await _bring_back(term, reads, loader, clock)
+    term.covered.clear()
 
 
 async def _bring_back(term: Term, reads: TakeoverReads, loader: Loader, clock: Clock) -> None:
