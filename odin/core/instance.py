@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from odin.core.definition import WorkflowDefinition, WorkflowInfo
 
 
-
 class StaleInstanceError(FailedPreconditionError):
     """The instance cannot go on from what it was given: evict it, replay the history anew."""
 
