@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from odin import activity, workflow
 from odin.common import RetryPolicy
@@ -190,7 +192,7 @@ async def broken(_key: str) -> str:
     raise ValueError("a bug in the workflow")
 
 
-WORKFLOWS = [
+WORKFLOWS: list[object] = [
     one_step,
     many_steps,
     fan_out,
@@ -203,4 +205,4 @@ WORKFLOWS = [
     cleaned_up,
     broken,
 ]
-ACTIVITIES = [echo, fail_until, refuse, hang_first, hang]
+ACTIVITIES: list[Callable[..., Any]] = [echo, fail_until, refuse, hang_first, hang]

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from odin.client import Client
 from odin.errors import UnavailableError
 from tests.engine.bed import Bed, running_bed
 from tests.engine.flows import ACTIVITIES, WORKFLOWS, Collect, many_steps, one_step, sleeper
@@ -41,8 +42,6 @@ async def test_a_killed_engine_s_shards_serve_again_within_twelve_seconds(dsn: s
         killed_at = time.monotonic()
         await bed.kill(victim)
         other = bed.engines[0]
-        from odin.client import Client
-
         async with await Client.connect(other.address) as client:
             for number in range(16):
                 async with asyncio.timeout(TAKEOVER_SECONDS_MAX + 3):

@@ -1,6 +1,7 @@
 """What an author and a client see: runs from start to end on one engine and one worker."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -192,7 +193,9 @@ async def test_a_bug_fails_the_task_and_never_the_run(bed: Bed) -> None:
             await asyncio.sleep(0.05)
 
     assert described.status.lower() == "running"
-    assert "a bug in the workflow" in (described.workflow_task.last_failure.message or "")
+    failure = described.workflow_task.last_failure
+    assert failure is not None
+    assert "a bug in the workflow" in failure.message
     await handle.terminate("seen")
 
 
@@ -202,8 +205,6 @@ async def test_what_does_not_exist_is_not_found(bed: Bed) -> None:
 
 
 async def test_a_run_whose_time_is_up_is_timed_out(bed: Bed) -> None:
-    from datetime import timedelta
-
     handle = await bed.client.start_workflow(
         Collect.run, id="short", run_timeout=timedelta(milliseconds=400)
     )
