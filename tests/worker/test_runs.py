@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from odin.core import events as e
 from odin.core import wire
 from odin.core.commands import ScheduleActivity
 from odin.runtime.ids import SeededIds
@@ -131,6 +132,11 @@ async def test_a_state_that_ran_ahead_has_no_token_until_its_report_is_accepted(
     await scene.answer(history.accept(report, scheduled(command)))
     (warm,) = scene.desk.inventory(None).warm
     assert (warm.token, warm.last_event_id) == (history.token, history.last_id)
+    history.append(e.WorkflowExecutionSignaled(name="x"))
+    scene.desk.engine_message(None, history.push(2, history.last_id - 1))  # type: ignore[arg-type] # unused
+    await asyncio.sleep(0)
+    assert isinstance(scene.asked(), wire.ReportWorkflowTask)
+    assert scene.desk.inventory(None).warm == ()
 
 
 async def test_an_answer_that_does_not_fit_what_ran_drops_the_run() -> None:

@@ -1,5 +1,7 @@
 """Workflow tasks against an engine's end of the link."""
 
+import pytest
+
 from odin.core import events as e
 from odin.core import wire
 from odin.core.commands import CompleteWorkflow, ScheduleActivity
@@ -70,6 +72,8 @@ async def test_a_push_is_discarded_while_a_report_is_unanswered() -> None:
             seen = history.last_id
             history.append(e.WorkflowExecutionSignaled(name="late"))
             engine.say(history.push(3, seen))
+            with pytest.raises(TimeoutError):
+                await engine.hear(wire.ReportWorkflowTaskFailure, seconds=0.1)
             engine.say(history.accept(report, scheduled(report.commands[0])))  # type: ignore[arg-type] # it is one
             engine.say(history.push(3, history.last_id))
             second = await engine.hear(wire.ReportWorkflowTask)
