@@ -63,8 +63,8 @@ down: venv ## stop the local cluster
 	$(BIN)/python -m cluster down
 
 .PHONY: bench
-bench: venv ## measure throughput and latency
-	$(BIN)/python -m bench
+bench: venv ## measure throughput and latency (BENCH="--workloads W1 --runs 5")
+	$(BIN)/python -m bench $(BENCH)
 
 .PHONY: schema
 schema: venv ## write schema/current.sql from the migrations

@@ -10,7 +10,7 @@ from odin.runtime.settings import load
 from odin.runtime.telemetry import Telemetry
 from odin.worker import Worker
 
-from .bench import bench_steps, echo
+from .bench import bench_fan, bench_steps, echo
 from .orders import Order
 from .settings import WorkerSettings
 from .shop import Addresses, Shop, open_session
@@ -34,7 +34,7 @@ async def main() -> None:
         async with open_session() as session:
             worker = Worker(
                 settings.engine_addresses,
-                workflows=[Order, subscription, bench_steps],
+                workflows=[Order, subscription, bench_steps, bench_fan],
                 activities=[*Shop(session, addresses).all_activities(), echo],
                 telemetry=telemetry,
                 task_queue=settings.task_queue,

@@ -1,4 +1,4 @@
-"""The trivial workflow that the benchmark measures: steps that do nothing, one after the other."""
+"""The trivial workflows that the benchmark measures: steps that give back what they are given."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Final
 
 from odin import activity, workflow
 
-STEPS: Final = 5
-PAYLOAD_BYTES: Final = 200
 ATTEMPT_TIMEOUT: Final = timedelta(seconds=10)
 
 
@@ -20,7 +18,20 @@ async def echo(payload: str) -> str:
 
 @workflow.defn
 async def bench_steps(n: int, payload: str) -> int:
-    """Run `echo` `n` times, each after the one before; return `n`."""
+    """Run `echo` `n` times, each after the one before; return how many gave the payload back."""
+    right = 0
     for _ in range(n):
-        await workflow.execute_activity(echo, payload, start_to_close_timeout=ATTEMPT_TIMEOUT)
-    return n
+        right += payload == await workflow.execute_activity(
+            echo, payload, start_to_close_timeout=ATTEMPT_TIMEOUT
+        )
+    return right
+
+
+@workflow.defn
+async def bench_fan(n: int, payload: str) -> int:
+    """Run `echo` `n` times side by side; return how many gave the payload back."""
+    handles = [
+        workflow.start_activity(echo, payload, start_to_close_timeout=ATTEMPT_TIMEOUT)
+        for _ in range(n)
+    ]
+    return sum([payload == await handle for handle in handles])
