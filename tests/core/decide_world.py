@@ -186,7 +186,7 @@ class World:
         grant: Grant | None = None,
         worker: str = "w1",
         report_id: str = "",
-        **changes: int,
+        changes: dict[str, int] | None = None,
     ) -> ReportOutcome:
         """Report the workflow task of `grant` (a fresh one by default) with these commands."""
         held = grant if grant is not None else self.grant()
@@ -201,7 +201,7 @@ class World:
             time_us=held.time_us,
             commands=issued,
         )
-        report = msgspec.structs.replace(report, **changes)
+        report = msgspec.structs.replace(report, **(changes or {}))
         successor = NewRun(self.run_id(self.next_number()), 3, 99 + self.count)
         outcome: ReportOutcome = self.unchanged(
             decide_report, report, worker, "build-1", self.moment(), successor

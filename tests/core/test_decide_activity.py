@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from odin.core import commands as c
@@ -168,7 +170,7 @@ def test_the_activity_fails_after_its_last_attempt(maximum: int) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"non_retryable": True}, {"type": "Fatal"}], ids=str)
-def test_a_failure_that_is_not_to_be_retried_ends_the_activity(fields: dict[str, object]) -> None:
+def test_a_failure_that_is_not_to_be_retried_ends_the_activity(fields: dict[str, Any]) -> None:
     world = with_activity(retry_policy=RetryPolicySpec(non_retryable_error_types=("Fatal",)))
     world.claim()
     world.fail(**fields)

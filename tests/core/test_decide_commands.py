@@ -63,7 +63,7 @@ def test_a_closing_command_ends_the_run_and_leaves_nothing_pending(
     run = world.executions[first]
     assert (run.status, run.closed_us) == (status, world.now_us)
     assert isinstance(e.from_history(world.histories[first][-1]), kind)
-    assert run.activities == run.timers == {}
+    assert (run.activities, run.timers) == ({}, {})
     assert outcome.decision is not None
     assert outcome.decision.tasks == ()
     assert [one.claim_token for one in outcome.decision.stopped] == ["c1"]
@@ -303,5 +303,5 @@ def test_pending_activities_of_earlier_tasks_count() -> None:
     world.signal()
     grant = world.grant()
     assert world.report(activity(PENDING_MAX + 1), grant=grant).refused == "failed"
-    more = [c.RequestCancelActivity(command_id=1), activity(PENDING_MAX + 1)]
+    more: list[c.Command] = [c.RequestCancelActivity(command_id=1), activity(PENDING_MAX + 1)]
     assert world.report(*more, grant=grant).accepted is not None

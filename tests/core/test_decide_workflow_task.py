@@ -151,7 +151,7 @@ def test_a_result_unseen_by_the_closing_report_does_not_hold_it_up() -> None:
 def test_a_report_that_does_not_fit_is_stale_and_changes_nothing(changes: dict[str, int]) -> None:
     world = started()
     before = world.run
-    outcome = world.report(complete(), grant=world.grant(), **changes)
+    outcome = world.report(complete(), changes=changes)
     assert (outcome.refused, outcome.decision) == ("stale", None)
     assert world.run is before
 
@@ -170,7 +170,7 @@ def test_the_time_of_a_task_never_goes_back() -> None:
     world.report(timer(1, 1))
     world.signal()
     grant = world.grant()
-    assert world.report(grant=grant, time_us=grant.time_us - 1).refused == "stale"
+    assert world.report(grant=grant, changes={"time_us": grant.time_us - 1}).refused == "stale"
     assert world.report(grant=grant).accepted is not None
 
 
