@@ -264,6 +264,9 @@ class _Channels:
                 raise
             raise NotPublishedError("the connection was closed", maybe_sent=True) from error
         except Exception as error:  # a closing connection throws bare Exceptions too
+            # A closed channel throws at once: a caller that repeats must not starve the loop, and
+            # with it the session that has yet to learn of the end.
+            await asyncio.sleep(0)
             raise NotPublishedError(
                 f"the connection failed: {type(error).__name__}", maybe_sent=True
             ) from error

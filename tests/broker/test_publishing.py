@@ -1,6 +1,9 @@
 """The publishing connection against a real broker: a confirm is a message in a queue."""
 
 import asyncio
+import time
+from contextlib import suppress
+from itertools import count
 
 import aio_pika
 import pytest
@@ -121,6 +124,31 @@ async def test_a_connection_cut_under_a_message_leaves_its_fate_open(
             assert True in fates
             await publisher.publish(destination, b"", "id-last")
             assert publisher.connections_count == 2
+
+
+async def test_whoever_publishes_is_told_at_once_that_the_connection_was_cut(
+    rabbitmq_url: str, destination: str
+) -> None:
+    spans: list[float] = []
+    numbers = count()
+
+    async def publish_on(stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            began = time.perf_counter()
+            with suppress(NotPublishedError):
+                await publisher.publish(destination, b"x" * 20_000, f"id-{next(numbers)}")
+            spans.append(time.perf_counter() - began)
+
+    async with Proxy(rabbitmq_url) as proxy:
+        publisher = PublisherConnection(proxy.url, publish_seconds=4)
+        async with running(publisher.run), running(*[publish_on] * 64):
+            for connections in range(1, 5):
+                await until(lambda: publisher.connections_count == connections)  # noqa: B023 - at once
+                await until(lambda: publisher.healthy)
+                reached = len(spans) + 100
+                await until(lambda: len(spans) > reached)  # noqa: B023 - used at once
+                proxy.cut()
+    assert max(spans) < 3
 
 
 async def test_a_password_appears_in_no_log(
