@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from odin.core.backoff import doubled
 from odin.runtime.clock import pause
+from odin.runtime.settings import Broker
 
 from .identity import fingerprint, send
 from .ports import LOOPBACK, choose_ports
@@ -72,14 +73,15 @@ class Backing:
         self._clock = clock
         self._tell = tell
         self._environ = environ
-        own = [name for name, variable in VARIABLES.items() if not environ.get(variable)]
+        used = [one for one in VARIABLES if one != "rabbitmq" or not is_embedded(environ)]
+        own = [name for name in used if not environ.get(VARIABLES[name])]
         ports = choose_ports(own, preferred_ports)
         self._servers: dict[str, Server] = {}
         self.states: dict[str, PartState] = {}
         self.notices: list[str] = []
         self._stopping = False
-        for name, variable in VARIABLES.items():
-            folder = place.servers / name
+        for name in used:
+            folder, variable = place.servers / name, VARIABLES[name]
             if name in ports:
                 self._servers[name] = _KINDS[name](folder, environ, ports[name])
             else:
@@ -197,6 +199,11 @@ class Backing:
 
     def _since(self, began: float) -> str:
         return f"{self._clock.boottime() - began:.1f} s"
+
+
+def is_embedded(environ: Mapping[str, str]) -> bool:
+    """Return whether the environment asks for the embedded broker: no RabbitMQ is looked for."""
+    return environ.get("ODIN_BROKER") == Broker.EMBEDDED.value
 
 
 def _first_line(error: ServerError) -> str:

@@ -12,10 +12,8 @@ from odin.cli.shared import current
 from odin.runtime.settings import load
 
 from . import detached, logview, status
-from .demo import Timed, attend
 from .options import DemoSettings, Options
 from .place import Place
-from .session import run_session
 
 Folder = Annotated[
     Path | None, typer.Option("--folder", help="Its data and logs; ODIN_FOLDER, else .odin.")
@@ -43,7 +41,7 @@ def up(
     place = Place.of(folder)
     if detach:
         return detached.start(options, place)
-    return run_session(options, place, attend)
+    return _attended(options, place)
 
 
 def down(folder: Folder = None) -> int:
@@ -87,6 +85,18 @@ def demo(
     options = Options(engines=engines, workers=workers, load_rate=settings.load_rate)
     place = Place.of(folder)
     if not settings.demo_seconds:
-        return run_session(options, place, attend)
+        return _attended(options, place)
+    from .demo import Timed  # noqa: PLC0415 - see _attended
+    from .session import run_session  # noqa: PLC0415 - see _attended
+
     options = replace(options, seconds=settings.demo_seconds)
     return run_session(options, place, Timed(settings.demo_seconds, place.client_log))
+
+
+def _attended(options: Options, place: Place) -> int:
+    """Run a cluster until it is told to stop."""
+    # Slow to import, with Postgres, aiohttp and all: `ps` and `logs` do without.
+    from .demo import attend  # noqa: PLC0415 - see above
+    from .session import run_session  # noqa: PLC0415 - see above
+
+    return run_session(options, place, attend)

@@ -46,9 +46,9 @@ ROTATE_SECONDS: Final = 5.0
 LEFTOVER_SECONDS: Final = 4.0
 # What each kind has to end by itself; what is then left is killed. With the servers' share and the
 # killing itself the whole stays below ten seconds.
-GRACE_SECONDS: Final = {"load": 2.5, "worker": 2.0, "mock": 1.0, "engine": 2.5}
+GRACE_SECONDS: Final = {"load": 2.0, "worker": 2.0, "mock": 0.7, "engine": 2.3}
 STOP_SECONDS: Final = 8.5
-SERVERS_SECONDS_MIN: Final = 1.0
+SERVERS_SECONDS_MIN: Final = 1.2
 # Where clients look for an engine that nobody named.
 CLIENT_PORT: Final = 7300
 
@@ -141,11 +141,16 @@ class Cluster:
         until = self._clock.boottime() + STOP_SECONDS
         if self.watcher is not None:
             await self.watcher.close()
+        took: list[str] = []
         for kind in STOP_ORDER:
+            began = self._clock.boottime()
             await self._stop_kind(kind)
+            took.append(f"{kind} {self._since(began)}")
         if self._backing is not None:
-            left = until - self._clock.boottime()
-            await self._backing.stop(max(left, SERVERS_SECONDS_MIN))
+            began = self._clock.boottime()
+            await self._backing.stop(max(until - began, SERVERS_SECONDS_MIN))
+            took.append(f"servers {self._since(began)}")
+        self._tell(f"stopped: {', '.join(took)}")
         self._over.set()
         self._phase = "stopped"
         self._write()

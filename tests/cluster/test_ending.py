@@ -29,20 +29,19 @@ from .support import (
 pytestmark = pytest.mark.timeout(120)
 STOP_SECONDS = 10.0
 SMALL = ("up", "--engines", "2", "--workers", "1", "--load", "5")
+# RabbitMQ takes as long to start as all the rest: where it is not the point, it stays away.
+EMBEDDED = {"ODIN_BROKER": "embedded"}
 
 
 def leaves_nothing(processes: list[tuple[int, str]], ports: list[int]) -> bool:
     return not any(is_same(*one) for one in processes) and all(map(is_closed, ports))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
-async def test_a_signal_ends_everything_within_ten_seconds(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+async def test_ctrl_c_ends_everything_within_ten_seconds(tmp_path: Path) -> None:
     async with started(tmp_path / "odin", *SMALL) as running:
         processes, ports = running.processes(), running.ports()
         assert len(processes) >= 2 + 1 + 3 + 1 + 3 + 1
-        running.process.send_signal(number)
+        running.process.send_signal(signal.SIGINT)
         await running.ended(STOP_SECONDS)
         assert leaves_nothing(processes, ports)
         assert running.process.returncode == 0
@@ -53,7 +52,7 @@ async def test_a_signal_ends_everything_within_ten_seconds(
 
 
 async def test_a_second_signal_ends_everything_at_once(tmp_path: Path) -> None:
-    async with started(tmp_path / "odin", *SMALL) as running:
+    async with started(tmp_path / "odin", *SMALL, settings=EMBEDDED) as running:
         processes, ports = running.processes(), running.ports()
         for pid, _ in processes:
             if pid == running.part("engine-1").pid:
@@ -66,7 +65,7 @@ async def test_a_second_signal_ends_everything_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_frozen_part_does_not_hold_up_the_end(tmp_path: Path) -> None:
-    async with started(tmp_path / "odin", *SMALL) as running:
+    async with started(tmp_path / "odin", *SMALL, settings=EMBEDDED) as running:
         processes, ports = running.processes(), running.ports()
         for name in ("load", "worker-1", "payments", "engine-2"):
             pid = running.part(name).pid
@@ -110,7 +109,7 @@ async def test_closing_the_terminal_ends_the_cluster(tmp_path: Path) -> None:
         stdin=follower,
         stdout=follower,
         stderr=follower,
-        env=environ(TERM="xterm"),
+        env=environ(TERM="xterm", **EMBEDDED),
     )
     os.close(follower)
     running = Running(process, Place(folder))
@@ -130,7 +129,7 @@ async def test_a_detached_cluster_is_started_followed_and_stopped_by_hand(tmp_pa
     folder = tmp_path / "odin"
     up = (*SMALL, "-d")
     process = await asyncio.create_subprocess_exec(
-        *command(*up, folder=folder), env=environ(), stdout=asyncio.subprocess.PIPE
+        *command(*up, folder=folder), env=environ(**EMBEDDED), stdout=asyncio.subprocess.PIPE
     )
     try:
         async with asyncio.timeout(90):
@@ -155,7 +154,7 @@ async def test_a_detached_cluster_is_started_followed_and_stopped_by_hand(tmp_pa
 
 
 async def test_the_demo_ends_by_itself_verified(tmp_path: Path) -> None:
-    settings = {"ODIN_DEMO_SECONDS": "8"}
+    settings = {"ODIN_DEMO_SECONDS": "8", **EMBEDDED}
     async with started(tmp_path / "odin", "demo", settings=settings, wait=False) as running:
         await until(lambda: running.process.poll() is not None, 110, "the demo ends")
         assert running.process.returncode == 0, running.output()
