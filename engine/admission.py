@@ -1,8 +1,8 @@
 """The door for new work: the node's own caps first, then the origin's quota.
 
-The quota is a token bucket per origin in Valkey, shared by all engines; an engine takes a few tokens
-at a time and spends them within a second. Without Valkey it keeps its share of the quota in memory,
-and says so. The caps never depend on Valkey.
+The quota is a token bucket per origin in Valkey, shared by all engines; an engine takes a few
+tokens at a time and spends them within a second. Without Valkey it keeps its share of the quota in
+memory, and says so. The caps never depend on Valkey.
 """
 
 from __future__ import annotations

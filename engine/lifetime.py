@@ -62,9 +62,15 @@ class Engine:
     """Runs incarnations until told to stop."""
 
     def __init__(
-        self, settings: EngineSettings, *, clock: Clock | None = None, ids: Ids | None = None
+        self,
+        settings: EngineSettings,
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        store_type: type[Store] = Store,
     ) -> None:
         self._settings = settings
+        self._store_type = store_type
         self._clock = clock or SystemClock()
         self._ids = ids or SystemIds()
         self._port = settings.http_port
@@ -97,7 +103,9 @@ class Engine:
         settings = self._settings
         incarnation = self._ids.incarnation()
         sizes = PoolSizes(lanes=settings.lanes)
-        async with Store(settings.dsn, incarnation, sizes=sizes, clock=self._clock) as store:
+        async with self._store_type(
+            settings.dsn, incarnation, sizes=sizes, clock=self._clock
+        ) as store:
             cluster = await store.open_cluster(settings.shard_count, settings.mode)
             membership = Membership(
                 store,

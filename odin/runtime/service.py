@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -100,6 +101,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], *, service: str, node: st
         node: The node's name for logs, if it is known before the settings are read.
     """
     setup_logging(service, node)
+    _tune_collector()
     code = EXIT_FAILED
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -107,6 +109,16 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], *, service: str, node: st
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     sys.exit(code)
+
+
+def _tune_collector() -> None:
+    """Let the collector run less: what was imported stays, and most of what is made is freed at once.
+
+    Measured on a worker: a third of the CPU of a small activity went into young generations.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 async def _exit_code_of(main: Callable[[], Coroutine[Any, Any, None]]) -> int:

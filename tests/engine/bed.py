@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from engine.lifetime import Engine
 from engine.settings import EngineSettings
+from engine.store import Store
 from odin.client import Client
 from odin.runtime.settings import Broker
 from odin.worker import Worker
@@ -40,6 +41,7 @@ class Bed:
     broker: str
     group: asyncio.TaskGroup
     shard_count: int
+    store_type: type[Store] = Store
     engines: list[RunningEngine] = field(default_factory=list)
     workers: list[tuple[Worker, asyncio.Event, asyncio.Task[None]]] = field(default_factory=list)
     client: Client = field(init=False)
@@ -59,7 +61,7 @@ class Bed:
             http_port=0,
             shard_count=self.shard_count,
         )
-        engine = Engine(settings)
+        engine = Engine(settings, store_type=self.store_type)
         bound: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         engine.on_bound = lambda port: None if bound.done() else bound.set_result(port)
         stop = asyncio.Event()
@@ -148,12 +150,17 @@ async def _run_engine(engine: Engine, stop: asyncio.Event) -> None:
 
 @contextlib.asynccontextmanager
 async def running_bed(
-    dsn: str, *, amqp_url: str = "", engines: int = 1, shard_count: int = 8
+    dsn: str,
+    *,
+    amqp_url: str = "",
+    engines: int = 1,
+    shard_count: int = 8,
+    store_type: type[Store] = Store,
 ) -> AsyncIterator[Bed]:
     """Run engines until the block is left; everything is stopped in order."""
     broker = "rabbitmq" if amqp_url else "embedded"
     async with asyncio.TaskGroup() as group:
-        bed = Bed(dsn, amqp_url, broker, group, shard_count)
+        bed = Bed(dsn, amqp_url, broker, group, shard_count, store_type)
         try:
             for number in range(1, engines + 1):
                 await bed.start_engine(f"engine-{number}")
