@@ -114,9 +114,9 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run stands. `status` is RUNNING while it is open.
+    """How a run stands: `status` is "running" while it is open.
 
-    `result` or `failure` once it closed with one.
+    `result` or `failure` once it closed with one, `new_run_id` once it continued as new.
     """
 
     run_id: str

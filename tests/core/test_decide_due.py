@@ -263,6 +263,14 @@ def test_heartbeats_do_not_extend_start_to_close() -> None:
     assert [one.how for one in world.run.activities[1].attempts] == ["timed_out:start_to_close"]
 
 
+def test_a_heartbeat_alone_bounds_an_attempt() -> None:
+    world = running(start_to_close_ms=None, heartbeat_ms=2_000)
+    assert world.run.activities[1].due_us == world.now_us + 2 * SECOND_US
+    world.wait(2)
+    world.due()
+    assert world.run.activities[1].state == "backoff"
+
+
 def test_in_the_grace_of_a_new_term_no_started_attempt_is_judged() -> None:
     world = running(start_to_close_ms=1_000, heartbeat_ms=500)
     world.wait(1)

@@ -335,9 +335,11 @@ class Chain(RuleBasedStateMachine):
         if self.world.now_us < self.world.grace_until_us and decision.execution.is_open:
             assert decision.stopped == ()
 
-    @rule()
-    def a_new_owner_takes_over(self) -> None:
+    @rule(lag=st.sampled_from([0.0, 0.3, 2.0]))
+    def a_new_owner_takes_over(self, lag: float) -> None:
+        """Its estimate of the time may lag behind what the history holds."""
         world = self.world
+        world.wait(-lag)
         world.take_over()
         if world.run.workflow_task.state == "scheduled":
             assert world.republish_task() is not None
