@@ -10,20 +10,44 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from odin.core.decide import Acknowledged, Decision, Moment
 from odin.core.decide_due import Beat, Liveness
 from odin.errors import NotOwnerError, OdinError
+from odin.runtime.clock import Clock
+from odin.runtime.ids import Ids
 
 from .run import Run
 from .ticket import Settled, Ticket
 
 if TYPE_CHECKING:
     from .lane import Lane
-    from .shards import Shards
 
 GRACE_US: Final = 5_000_000
+
+
+class Home(Protocol):
+    """What a term needs of the node that it belongs to."""
+
+    clock: Clock
+    ids: Ids
+
+    def now_us(self) -> int:
+        """Return a lower bound of the cluster's time."""
+        ...
+
+    def is_linked(self, worker: str) -> bool:
+        """Return whether the worker's link is open."""
+        ...
+
+    def queue_due(self, term: Term, run: Run) -> None:
+        """The run's due instant may have moved."""
+        ...
+
+    def committed(self, term: Term, decision: Decision) -> None:
+        """The decision has committed."""
+        ...
 
 
 class WarmHint:
@@ -47,16 +71,14 @@ class Term:
         requests: What this term has acknowledged lately, by (namespace, workflow id, request id).
     """
 
-    def __init__(
-        self, shards: Shards, lane: Lane, shard_id: int, range_id: int, began_us: int
-    ) -> None:
-        self._shards = shards
+    def __init__(self, home: Home, lane: Lane, shard_id: int, range_id: int, began_us: int) -> None:
+        self._home = home
         self._lane = lane
         self._newest: Ticket | None = None
         self.shard_id = shard_id
         self.range_id = range_id
         self.began_us = began_us
-        self.began_at = shards.clock.boottime()
+        self.began_at = home.clock.boottime()
         self.is_over = False
         self.is_draining = False
         self.runs: dict[str, Run] = {}
@@ -85,10 +107,10 @@ class Term:
     def moment(self, run: Run | None = None) -> Moment:
         """Return the moment for a decision now."""
         return Moment(
-            self._shards.now_us(),
+            self._home.now_us(),
             self.range_id,
-            self._shards.ids.batch_random(),
-            sticky=run is not None and run.warm != "" and self._shards.is_linked(run.warm),
+            self._home.ids.batch_random(),
+            sticky=run is not None and run.warm != "" and self._home.is_linked(run.warm),
         )
 
     def liveness(self, run: Run) -> Liveness:
@@ -112,12 +134,12 @@ class Term:
             run.warm, run.warm_event_id = hint.worker, hint.event_id
         for command_id, activity in execution.activities.items():
             if self.beating.pop((execution.run_id, command_id), None) == activity.claim_token != "":
-                run.beats[command_id] = Beat(self._shards.now_us(), activity.heartbeat_details)
-        self._shards.queue_due(self, run)
+                run.beats[command_id] = Beat(self._home.now_us(), activity.heartbeat_details)
+        self._home.queue_due(self, run)
 
     def touched(self) -> float:
         """Return the instant that counts as a use of a run now."""
-        return self._shards.clock.boottime()
+        return self._home.clock.boottime()
 
     def remove(self, run: Run) -> None:
         """Forget a run whose newest group has committed."""
@@ -198,9 +220,9 @@ class Term:
     def _take(self, run: Run | None, decision: Decision) -> None:
         if run is None:
             run = self.runs.get(decision.execution.run_id) or Run(
-                decision.execution, self._shards.clock.boottime()
+                decision.execution, self._home.clock.boottime()
             )
-        run.touched_at = self._shards.clock.boottime()
+        run.touched_at = self._home.clock.boottime()
         run.take(decision)
         if decision.is_new:
             self.add(run)
@@ -209,7 +231,7 @@ class Term:
             execution = decision.execution
             key = (execution.namespace, execution.workflow_id, known.request_id)
             self.requests[key] = (known, run.touched_at)
-        self._shards.queue_due(self, run)
+        self._home.queue_due(self, run)
 
     def _leaves(
         self, decision: Decision, after: Callable[[], None] | None
@@ -226,7 +248,7 @@ class Term:
             if after is not None:
                 after()
             for one in (decision, *decision.also):
-                self._shards.committed(self, one)
+                self._home.committed(self, one)
                 if not one.execution.is_open:
                     for closed in self.closings.pop(one.execution.run_id, ()):
                         closed(None)

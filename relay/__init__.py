@@ -1,6 +1,6 @@
 """The relay: outbox rows on their way to workers. It runs inside each engine, for its own shards.
 
-    group committed ──▶ Publisher.offer ──▶ lane per destination ──▶ Transport ──▶ broker or link
+    group committed ──▶ Publisher.offer ──▶ Departure (one per queue) ──▶ Transport ──▶ broker, link
                              ▲                    ▲    │ confirmed ──▶ the row is deleted
     term begins, every 10 s: Sweeper              └────┘ not: delayed, 1 s doubling to 60 s
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from .lane import Held, Lane
+from .departure import Departure, Held
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,11 +16,11 @@ _DONE_MAX: Final = 20_000
 
 
 class Book:
-    """The rows in memory without a confirm, and the lanes that they go by."""
+    """The rows in memory without a confirm, and the departures that they go by."""
 
     def __init__(self, rows_max: int = ROWS_MAX) -> None:
         self.rows_max = rows_max
-        self.lanes: dict[str, Lane] = {}
+        self.departures: dict[str, Departure] = {}
         self._terms: dict[tuple[int, int], dict[int, Held]] = {}
         self._over: dict[int, int] = {}
         # Confirmed of late: their rows may not be deleted yet, a sweep must not publish them again.
@@ -47,13 +47,13 @@ class Book:
 
     def hold(self, row: OutboxRow) -> None:
         """Take a row that is not known."""
-        lane = self.lanes.get(row.destination)
-        if lane is None:
-            lane = self.lanes[row.destination] = Lane(row.destination)
-        held = Held(row, lane)
+        departure = self.departures.get(row.destination)
+        if departure is None:
+            departure = self.departures[row.destination] = Departure(row.destination)
+        held = Held(row, departure)
         self._terms.setdefault((row.shard_id, row.range_id), {})[row.outbox_id] = held
-        lane.add(held)
-        lane.unconfirmed += 1
+        departure.add(held)
+        departure.unconfirmed += 1
         self.count += 1
 
     def confirm(self, pack: Iterable[Held]) -> dict[tuple[int, int], list[int]]:
@@ -90,5 +90,5 @@ class Book:
 
     def _let_go(self, held: Held) -> None:
         held.alive = False
-        held.lane.unconfirmed -= 1
+        held.departure.unconfirmed -= 1
         self.count -= 1

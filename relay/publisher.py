@@ -12,7 +12,7 @@ from odin.core.tasks import is_task_destination
 from odin.errors import NotPublishedError
 
 from .book import ROWS_MAX, Book
-from .lane import Held, Lane, spacing_ms
+from .departure import Departure, Held, spacing_ms
 
 if TYPE_CHECKING:
     from odin.runtime.clock import Clock
@@ -123,9 +123,9 @@ class Publisher:
 
     def wake(self, destination: str | None = None) -> None:
         """What was in the way may be gone (connected, free slots): try this destination, or all."""
-        for lane in self._book.lanes.values():
-            if destination is None or lane.destination == destination:
-                lane.wake()
+        for departure in self._book.departures.values():
+            if destination is None or departure.destination == destination:
+                departure.wake()
         self._work.set()
 
     def age(self) -> None:
@@ -156,8 +156,8 @@ class Publisher:
 
     def depth_of(self, destination: str) -> int:
         """Return the rows of one destination in memory without a confirm."""
-        lane = self._book.lanes.get(destination)
-        return lane.unconfirmed if lane else 0
+        departure = self._book.departures.get(destination)
+        return departure.unconfirmed if departure else 0
 
     def oldest_age_ms(self) -> int:
         """Return the age of the oldest row in memory, 0 if there is none."""
@@ -191,7 +191,9 @@ class Publisher:
         """Wake the loop when the time of a row or a destination has come; asleep if none waits."""
         while True:
             await self._delays.wait()
-            dues = [d for one in self._book.lanes.values() if (d := one.next_due()) is not None]
+            dues = [
+                d for one in self._book.departures.values() if (d := one.next_due()) is not None
+            ]
             if not dues:
                 self._delays.clear()
                 continue
@@ -203,45 +205,45 @@ class Publisher:
     def _dispatch(self, sending: asyncio.TaskGroup) -> None:
         """Send one message per destination in turn, as long as there are rows and places."""
         now = self._clock.boottime()
-        lanes = self._book.lanes
-        waiting = list(lanes.values())
+        departures = self._book.departures
+        waiting = list(departures.values())
         while waiting:
             served = []
-            for lane in waiting:
+            for departure in waiting:
                 if self._in_flight >= OUTSTANDING_MAX:
                     return
-                if pack := lane.take(now, self._engine.workers):
+                if pack := departure.take(now, self._engine.workers):
                     # Whoever was served last comes last the next time.
-                    lanes[lane.destination] = lanes.pop(lane.destination)
+                    departures[departure.destination] = departures.pop(departure.destination)
                     self._in_flight += 1
-                    lane.in_flight += 1
-                    sending.create_task(self._send(lane, pack), name="relay message")
-                    served.append(lane)
-                elif lane.empty:
-                    del lanes[lane.destination]
+                    departure.in_flight += 1
+                    sending.create_task(self._send(departure, pack), name="relay message")
+                    served.append(departure)
+                elif departure.empty:
+                    del departures[departure.destination]
             waiting = served
 
-    async def _send(self, lane: Lane, pack: list[Held]) -> None:
+    async def _send(self, departure: Departure, pack: list[Held]) -> None:
         self.counters.messages += 1
         self.counters.published += len(pack)
         try:
-            await self._transport.publish(lane.destination, [held.row.entry for held in pack])
+            await self._transport.publish(departure.destination, [held.row.entry for held in pack])
         except NotPublishedError as error:
-            self._not_confirmed(lane, pack, error)
+            self._not_confirmed(departure, pack, error)
         except Exception as error:  # noqa: BLE001 - a fault in a transport ends not the whole relay
             self._complain("transport", error)
-            self._not_confirmed(lane, pack, NotPublishedError(str(error), maybe_sent=True))
+            self._not_confirmed(departure, pack, NotPublishedError(str(error), maybe_sent=True))
         else:
             self._complained.discard("transport")
-            self._confirmed(lane, pack)
+            self._confirmed(departure, pack)
         finally:
             self._in_flight -= 1
-            lane.in_flight -= 1
+            departure.in_flight -= 1
             self._work.set()
 
-    def _confirmed(self, lane: Lane, pack: list[Held]) -> None:
+    def _confirmed(self, departure: Departure, pack: list[Held]) -> None:
         self._misses_in_row = 0
-        lane.succeeded()
+        departure.succeeded()
         confirmed_count = 0
         for (shard_id, range_id), outbox_ids in self._book.confirm(pack).items():
             confirmed_count += len(outbox_ids)
@@ -250,11 +252,13 @@ class Publisher:
         self.counters.ignored += len(pack) - confirmed_count
         self._room_again()
 
-    def _not_confirmed(self, lane: Lane, pack: list[Held], error: NotPublishedError) -> None:
+    def _not_confirmed(
+        self, departure: Departure, pack: list[Held], error: NotPublishedError
+    ) -> None:
         self._misses_in_row += 1
         now, now_us = self._clock.boottime(), self._engine.now_us()
-        lane.failed(now)
-        self._warn(lane, error, now)
+        departure.failed(now)
+        self._warn(departure, error, now)
         for held in pack:
             if not held.alive:
                 self.counters.ignored += 1
@@ -267,7 +271,7 @@ class Publisher:
             if error.maybe_sent or now_us >= held.noted_us:
                 self._note(held, now_us)
             # Else it was tried before its time, in vain, and never left: nothing to write down.
-            lane.postpone(held, now + (held.noted_us - now_us) / 1_000_000)
+            departure.postpone(held, now + (held.noted_us - now_us) / 1_000_000)
         self._delays.set()
 
     def _note(self, held: Held, now_us: int) -> None:
@@ -281,13 +285,17 @@ class Publisher:
             row.shard_id, row.range_id, row.outbox_id, held.publish_count, held.noted_us,
         )  # fmt: skip
 
-    def _warn(self, lane: Lane, error: NotPublishedError, now: float) -> None:
+    def _warn(self, departure: Departure, error: NotPublishedError, now: float) -> None:
         """Say that tasks do not get through, once a minute while that lasts."""
         if not self.healthy and now >= self._warn_at:
             self._warn_at = now + _WARN_SECONDS
             log.warning(
                 "tasks do not get through",
-                extra={"destination": lane.destination, "detail": str(error), "depth": self.depth},
+                extra={
+                    "destination": departure.destination,
+                    "detail": str(error),
+                    "depth": self.depth,
+                },
             )
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:

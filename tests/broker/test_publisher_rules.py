@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from relay.lane import LANE_OUTSTANDING_MAX
+from relay.departure import DEPARTURE_OUTSTANDING_MAX
 from relay.publisher import Publisher
 
 from .support import EngineEnd, ManualClock, MemoryTransport, row, running, settle, until
@@ -105,7 +105,7 @@ async def test_behind_a_destination_that_fails_one_message_at_a_time_probes() ->
         bench.publisher.offer([row(number) for number in range(1_000)])
         await settle()
         first_burst = len(bench.transport.messages)
-        assert first_burst <= LANE_OUTSTANDING_MAX
+        assert first_burst <= DEPARTURE_OUTSTANDING_MAX
         await bench.clock.advance(10)
         # 10 s, pauses of 0.2, 0.4, ... 5 s: some probes, and not 936 rows rewritten.
         assert 1 <= len(bench.transport.messages) - first_burst <= 10
@@ -127,11 +127,11 @@ async def test_a_destination_that_does_not_answer_leaves_places_in_the_window() 
     async with benched(workers=1_000) as bench:
         bench.publisher.offer([row(number, "w:slow") for number in range(1_000)])
         await settle()
-        assert bench.publisher.in_flight == LANE_OUTSTANDING_MAX
+        assert bench.publisher.in_flight == DEPARTURE_OUTSTANDING_MAX
         bench.publisher.offer([row(number, "w:good") for number in range(1_000, 1_200)])
         await settle()
         assert bench.publisher.in_flight == 100
-        assert len(bench.transport.sent("w:good")) == 100 - LANE_OUTSTANDING_MAX
+        assert len(bench.transport.sent("w:good")) == 100 - DEPARTURE_OUTSTANDING_MAX
 
 
 async def test_destinations_are_served_in_turn() -> None:

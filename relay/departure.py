@@ -21,7 +21,7 @@ SPACING_MS_MAX: Final = 60_000
 _PAUSE_FIRST_MS: Final = 200
 _PAUSE_MS_MAX: Final = 5_000
 # Of about 100 messages on their way: a queue that does not answer must leave room for others.
-LANE_OUTSTANDING_MAX: Final = 64
+DEPARTURE_OUTSTANDING_MAX: Final = 64
 
 
 def spacing_ms(publish_count: int) -> int:
@@ -38,18 +38,18 @@ class Held:
     `noted_us` is the time of the next publish as the engine was told it last, 0 if it was not.
     """
 
-    __slots__ = ("alive", "lane", "noted_us", "publish_count", "row", "surely_unsent")
+    __slots__ = ("alive", "departure", "noted_us", "publish_count", "row", "surely_unsent")
 
-    def __init__(self, row: OutboxRow, lane: Lane) -> None:
+    def __init__(self, row: OutboxRow, departure: Departure) -> None:
         self.row = row
-        self.lane = lane
+        self.departure = departure
         self.publish_count = row.publish_count
         self.surely_unsent = True
         self.noted_us = 0
         self.alive = True
 
 
-class Lane:
+class Departure:
     """One destination. Rows that are not alive any more are skipped when their turn comes."""
 
     def __init__(self, destination: str) -> None:
@@ -57,7 +57,7 @@ class Lane:
         self.in_flight = 0
         self.unconfirmed = 0
         self.failures = 0
-        self._window = LANE_OUTSTANDING_MAX
+        self._window = DEPARTURE_OUTSTANDING_MAX
         self._paused_until = 0.0
         self._ready: deque[Held] = deque()
         self._later: list[tuple[float, int, Held]] = []
@@ -114,7 +114,7 @@ class Lane:
 
     def succeeded(self) -> None:
         """A message got through: what surely was not sent before need not wait any longer."""
-        self._window = min(2 * self._window, LANE_OUTSTANDING_MAX)
+        self._window = min(2 * self._window, DEPARTURE_OUTSTANDING_MAX)
         if self.failures:
             self.failures = 0
             self.wake()
