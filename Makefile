@@ -56,7 +56,7 @@ demo: venv ## the demo on this machine (ODIN_DEMO_SECONDS ends it after that lon
 
 .PHONY: up
 up: venv ## start a local cluster and leave it running
-	$(BIN)/python -m cluster up
+	$(BIN)/python -m cluster up -d
 
 .PHONY: down
 down: venv ## stop the local cluster

@@ -141,7 +141,8 @@ class PartRunner:
         self.state.pid, self.state.fingerprint, self.state.exit_code = None, "", code
         if self._told.is_set():
             return
-        self.state.last_line = last_words(self._log_path)
+        # Whoever is killed has no last words: its last line is about something else.
+        self.state.last_line = last_words(self._log_path) if code >= 0 else ""
         if code == EXIT_REFUSED_TO_START:
             self.refusals += 1
             self._change("refused")

@@ -11,6 +11,7 @@ parts and the servers with it.
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 from typing import TYPE_CHECKING, Final
 
@@ -92,7 +93,7 @@ class Cluster:
         self._backing: Backing | None = None
         self._group: asyncio.TaskGroup | None = None
         self._over = asyncio.Event()
-        self._changed = True
+        self._written: ClusterState | None = None
         self._phase: Phase = "starting"
         self._started_at = clock.wall().isoformat(timespec="seconds")
         self.runners: dict[str, PartRunner] = {}
@@ -133,11 +134,11 @@ class Cluster:
         self._plan(_ports_of(last))
         for kinds in START_ORDER:
             await self._start_kinds(kinds)
-        self._phase, self._changed = "running", True
+        self._phase = "running"
 
     async def stop(self) -> None:
         """Stop everything in order, within ten seconds."""
-        self._phase, self._changed = "stopping", True
+        self._phase = "stopping"
         until = self._clock.boottime() + STOP_SECONDS
         if self.watcher is not None:
             await self.watcher.close()
@@ -251,8 +252,7 @@ class Cluster:
                     group.create_task(ending, name=f"end {runner.part.name}")
 
     def _note(self, runner: PartRunner) -> None:
-        """Take note that a part has changed, and tell what the user should know."""
-        self._changed = True
+        """Tell what the user should know of a part that has changed."""
         state = runner.state
         if state.phase in {"waiting", "refused"}:
             self._tell(f"{described(state)}; starting it again")
@@ -262,13 +262,10 @@ class Cluster:
     async def _keep_state(self) -> None:
         """Write what has changed, a few times a second at most."""
         while not await pause(self._clock, self._over, STATE_SECONDS):
-            if self._changed:
-                self._changed = False
-                self._write()
+            self._write()
 
     async def _keep_logs_short(self) -> None:
         while not await pause(self._clock, self._over, ROTATE_SECONDS):
-            self._changed = True  # servers are watched without a call back
             for path in sorted(self._place.logs.glob("*.log")):
                 await asyncio.to_thread(logfile.rotate, path)
 
@@ -283,10 +280,12 @@ class Cluster:
             started_at=self._started_at,
             broker=broker,
             engines=[one.part.address for one in runners if one.part.kind == "engine"],
-            notices=backing.notices if backing else [],
-            parts=self.parts,
+            notices=list(backing.notices) if backing else [],
+            parts=[copy.copy(one) for one in self.parts],
         )
-        write_state(self._place, state)
+        if state != self._written:
+            write_state(self._place, state)
+            self._written = state
 
     def _since(self, began: float) -> str:
         return f"{self._clock.boottime() - began:.1f} s"

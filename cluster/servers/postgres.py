@@ -157,13 +157,16 @@ class PostgresServer(Server):
             file.unlink()
 
     async def _initialise(self, folder: Path) -> None:
-        shutil.rmtree(self._data, ignore_errors=True)
+        # Made aside: initdb writes PG_VERSION first, and what is cut short must not pass for whole.
+        made = self.folder / "data.new"
+        for unfinished in (made, self._data):
+            shutil.rmtree(unfinished, ignore_errors=True)
         await run(
             [
                 *self._identity.namespace,
                 *self._identity.user,
                 str(folder / "initdb"),
-                f"--pgdata={self._data}",
+                f"--pgdata={made}",
                 f"--username={USER}",
                 f"--pwfile={self.folder / 'password'}",
                 "--auth=scram-sha-256",
@@ -176,6 +179,7 @@ class PostgresServer(Server):
             self._environ,
             _INIT_SECONDS,
         )
+        made.rename(self._data)
 
     async def _launch(self, folder: Path) -> None:
         postgres = (str(folder / "postgres"), "-D", str(self._data), "-p", str(self.port))

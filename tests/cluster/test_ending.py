@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.identity import is_same
+from cluster.identity import fingerprint, is_same
 from cluster.place import Place
+from cluster.servers import PostgresServer
+from cluster.state import write_state
 
 from .support import (
     Running,
@@ -87,7 +89,10 @@ async def test_a_killed_supervisor_takes_everything_with_it_and_up_begins_anew(
         await until(lambda: leaves_nothing(processes, ports), STOP_SECONDS)
         code, text = await ask("ps", "--json", folder=folder)
         assert (code, json_of(text)["phase"]) == (1, "lost")
+        left_over, mark = _left_over(running)
     async with started(folder, *SMALL) as again:
+        await until(lambda: not is_same(left_over.pid, mark), 1)
+        left_over.wait()
         assert again.part("engine-1").phase == "running"
         assert sorted(again.ports()) == sorted(ports), "addresses stay"
 
@@ -99,6 +104,19 @@ async def test_a_cluster_is_ended_while_it_still_starts(tmp_path: Path) -> None:
         running.process.send_signal(signal.SIGINT)
         await running.ended(STOP_SECONDS)
         assert leaves_nothing(processes, [])
+
+
+async def test_a_postgres_whose_making_was_cut_short_is_made_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "postgres"
+    first = PostgresServer(folder, os.environ)
+    making = asyncio.create_task(first.start())
+    await until(lambda: list(folder.glob("data*/PG_VERSION")), 20)
+    making.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    await first.stop()
+    async with PostgresServer(folder, os.environ) as second:
+        assert second.pid is not None
 
 
 async def test_closing_the_terminal_ends_the_cluster(tmp_path: Path) -> None:
@@ -161,6 +179,16 @@ async def test_the_demo_ends_by_itself_verified(tmp_path: Path) -> None:
         assert "VERIFIED: every accepted order" in running.output()
         assert "charged twice: 0" in running.output()
         assert len(running.accepted_orders()) >= 35
+
+
+def _left_over(running: Running) -> tuple[subprocess.Popen[bytes], str]:
+    """Start a process that the state file names, as if the kernel had failed to end it."""
+    process = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    state = running.state
+    part = next(one for one in state.parts if one.name == "engine-1")
+    part.pid, part.fingerprint = process.pid, fingerprint(process.pid)
+    write_state(running.place, state)
+    return process, part.fingerprint
 
 
 def _is_up(running: Running) -> bool:

@@ -8,10 +8,12 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from cluster import runner as runner_module
 from cluster.identity import end_recorded, fingerprint, is_same
 from cluster.parts import Part
 from cluster.ports import choose_ports
@@ -61,6 +63,22 @@ async def test_a_part_that_keeps_crashing_is_started_more_and_more_rarely(tmp_pa
         await until(lambda: stamps.exists() and len(stamps.read_text().split()) >= 3, 10)
     first, second, third = (float(one) for one in stamps.read_text().split()[:3])
     assert 0.5 <= second - first < 1.0 <= third - second < 1.8
+
+
+async def test_a_part_that_lived_long_is_started_again_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "LIFE_SECONDS", 0.3)
+    stamps = tmp_path / "stamps"
+    code = (
+        "import time\n"
+        "time.sleep(0.4)\n"
+        f"open({str(stamps)!r}, 'a').write(f'{{time.monotonic()}}\\n')\n"
+    )
+    async with kept(part(code), tmp_path):
+        await until(lambda: stamps.exists() and len(stamps.read_text().split()) >= 4, 15)
+    ends = [float(one) for one in stamps.read_text().split()[:4]]
+    assert all(0.9 <= after - before < 1.6 for before, after in pairwise(ends))
 
 
 async def test_a_part_that_refuses_to_start_is_shown_with_its_last_words(tmp_path: Path) -> None:
