@@ -56,23 +56,18 @@ async def test_ctrl_c_ends_everything_within_ten_seconds(tmp_path: Path) -> None
 async def test_a_second_signal_ends_everything_at_once(tmp_path: Path) -> None:
     async with started(tmp_path / "odin", *SMALL, settings=EMBEDDED) as running:
         processes, ports = running.processes(), running.ports()
-        for pid, _ in processes:
-            if pid == running.part("engine-1").pid:
-                os.kill(pid, signal.SIGSTOP)  # it would hold up an end in order
+        _freeze(running)  # they hold up an end in order for some seven seconds
         running.process.send_signal(signal.SIGINT)
         await until(lambda: "stopping" in running.output(), 5)
         running.process.send_signal(signal.SIGINT)
-        await running.ended(4)
+        await running.ended(3)
         assert leaves_nothing(processes, ports)
 
 
 async def test_a_frozen_part_does_not_hold_up_the_end(tmp_path: Path) -> None:
     async with started(tmp_path / "odin", *SMALL, settings=EMBEDDED) as running:
         processes, ports = running.processes(), running.ports()
-        for name in ("load", "worker-1", "payments", "engine-2"):
-            pid = running.part(name).pid
-            assert pid is not None
-            os.kill(pid, signal.SIGSTOP)
+        _freeze(running)
         running.process.send_signal(signal.SIGINT)
         await running.ended(STOP_SECONDS)
         assert leaves_nothing(processes, ports)
@@ -179,6 +174,13 @@ async def test_the_demo_ends_by_itself_verified(tmp_path: Path) -> None:
         assert "VERIFIED: every accepted order" in running.output()
         assert "charged twice: 0" in running.output()
         assert len(running.accepted_orders()) >= 35
+
+
+def _freeze(running: Running) -> None:
+    for name in ("load", "worker-1", "payments", "engine-2"):
+        pid = running.part(name).pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
 
 
 def _left_over(running: Running) -> tuple[subprocess.Popen[bytes], str]:
