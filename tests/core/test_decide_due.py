@@ -52,7 +52,7 @@ def test_a_deadline_ends_the_run_and_names_the_one_that_passed_first(
 ) -> None:
     world = World()
     world.start(run_timeout_ms=run_ms, execution_timeout_ms=execution_ms)
-    world.wait(1.999)
+    world.wait(1.999_999)
     assert world.due() is None
     world.wait(3)
     world.due()
@@ -90,9 +90,9 @@ def test_timers_fire_in_the_order_of_their_times_then_of_their_ids_and_never_ear
     world = World()
     world.start()
     world.report(timer(1, 3), timer(2, 1), timer(3, 2), timer(4, 1), timer(5, 9))
-    world.wait(0.999)
-    assert world.due() is None
-    world.wait(2.001)
+    world.wait(0.999_999)
+    assert world.due() is None, "not a microsecond early"
+    world.wait(2.000_001)
     decision = world.due()
     assert decision is not None
     fired = [event.command_id for event in world.events if isinstance(event, e.TimerFired)]
