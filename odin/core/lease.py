@@ -15,7 +15,7 @@ database are integer microseconds since 1970 (`_us`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Self
 
@@ -72,10 +72,23 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a node knows of its own lease from the renewals that succeeded, newest last."""
+    """What a node knows of its own lease from the renewals that succeeded, newest last.
+
+    Every decision asks for the time and every answer for the lease, but both change only with a
+    renewal: so what they need of the renewals is found once, when the lease is made.
+    """
 
     times: LeaseTimes = LeaseTimes()
     renewals: tuple[Renewal, ...] = ()
+    _sent_at: float = field(init=False, repr=False, compare=False)
+    _fastest: Renewal | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Find the newest and the fastest renewal; of equally fast ones the newest."""
+        sent_at = max((renewal.sent_at for renewal in self.renewals), default=-inf)
+        fastest = min(reversed(self.renewals), key=lambda renewal: renewal.round_trip, default=None)
+        object.__setattr__(self, "_sent_at", sent_at)
+        object.__setattr__(self, "_fastest", fastest)
 
     def renewed(self, renewal: Renewal) -> Self:
         """Return the lease after one more successful renewal."""
@@ -84,8 +97,7 @@ class Lease:
     @property
     def serving_until(self) -> float:
         """Boottime from which on nothing may be answered from memory; -inf without a renewal."""
-        sent_at = max((renewal.sent_at for renewal in self.renewals), default=-inf)
-        return sent_at + self.times.serve_for
+        return self._sent_at + self.times.serve_for
 
     def may_serve(self, now: float) -> bool:
         """Return whether an answer from memory may leave at boottime `now`."""
@@ -93,8 +105,7 @@ class Lease:
 
     def renew_at(self, now: float) -> float:
         """Return the boottime at which the next renewal is to be sent; `now` if none succeeded."""
-        sent_at = max((renewal.sent_at for renewal in self.renewals), default=-inf)
-        return max(now, sent_at + self.times.renew_every)
+        return max(now, self._sent_at + self.times.renew_every)
 
     def cluster_time_us(self, now: float) -> int:
         """Return a lower bound of the database's clock at boottime `now`.
@@ -105,8 +116,8 @@ class Lease:
         Raises:
             ValueError: no renewal has succeeded yet.
         """
-        if not self.renewals:
+        fastest = self._fastest
+        if fastest is None:
             raise ValueError("the cluster's time is unknown before the first renewal")
-        fastest = min(reversed(self.renewals), key=lambda renewal: renewal.round_trip)
         elapsed = max(0.0, now - fastest.received_at)
         return fastest.database_time_us + int(elapsed * _US_PER_SECOND)
