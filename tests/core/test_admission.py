@@ -85,3 +85,10 @@ def test_after_the_wait_that_it_names_a_bucket_gives_a_token(
     assert wait_ms is not None
     _, again = take(empty, 10.0 + wait_ms / 1_000 + 1e-9, per_second, burst)
     assert again is None
+
+
+def test_a_clock_that_goes_back_refills_no_instant_twice() -> None:
+    bucket, first = take(Bucket(0.0, 10.0), 9.0, 1.0, 5.0)
+    _, second = take(bucket, 10.0, 1.0, 5.0)
+    assert first is not None
+    assert second is not None
