@@ -16,7 +16,7 @@ from odin.runtime.clock import pause
 from odin.runtime.settings import Broker
 
 from .identity import fingerprint, send
-from .ports import LOOPBACK, choose_ports
+from .ports import LOOPBACK, Reservations, choose_ports
 from .servers import (
     ExternalServer,
     PostgresServer,
@@ -69,13 +69,14 @@ class Backing:
         clock: Clock,
         tell: Callable[[str], None],
         preferred_ports: Mapping[str, int],
+        reservations: Reservations,
     ) -> None:
         self._clock = clock
         self._tell = tell
         self._environ = environ
         used = [one for one in VARIABLES if one != "rabbitmq" or not is_embedded(environ)]
         own = [name for name in used if not environ.get(VARIABLES[name])]
-        ports = choose_ports(own, preferred_ports)
+        ports = choose_ports(own, preferred_ports, reservations)
         self._servers: dict[str, Server] = {}
         self.states: dict[str, PartState] = {}
         self.notices: list[str] = []

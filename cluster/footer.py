@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 PLAIN_SECONDS: Final = 5.0
 LIVE_SECONDS: Final = 1.0
 STALE_SHOWN_MAX: Final = 4
+WORDS_SHOWN_MAX: Final = 90
 UNKNOWN: Final = "?"
 
 
@@ -186,7 +187,8 @@ def remarks(figures: Figures, parts: Sequence[PartState]) -> list[str]:
         names = ", ".join(figures.stale[:STALE_SHOWN_MAX])
         more = "" if len(figures.stale) <= STALE_SHOWN_MAX else ", …"
         found.append(f"(no fresh telemetry of {names}{more})")
-    found += [f"({described(one)})" for one in parts if one.phase in {"waiting", "refused"}]
+    ended = (described(one) for one in parts if one.phase in {"waiting", "refused"})
+    found += [f"({shortened(one)})" for one in ended]
     return found
 
 
@@ -196,6 +198,11 @@ def described(part: PartState) -> str:
     if part.phase == "refused":
         return f"{part.name} refused to start{words}"
     return f"{part.name} ended{ending(part.exit_code)}{words}"
+
+
+def shortened(text: str) -> str:
+    """Return the text, cut to what a footer has room for."""
+    return text if len(text) <= WORDS_SHOWN_MAX else f"{text[:WORDS_SHOWN_MAX]}…"
 
 
 def ending(code: int | None) -> str:

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 _STATE_FIELD: Final = 0
 _START_FIELD: Final = 19
 _POLL_SECONDS: Final = 0.05
+# Columns of /proc/net/tcp, and the state of a socket that listens.
+_LOCAL: Final = 1
+_TCP_STATE: Final = 3
+_INODE: Final = 9
+_LISTEN: Final = "0A"
 
 
 def fingerprint(pid: int) -> str:
@@ -72,6 +77,35 @@ async def end_recorded(
     while any(is_same(pid, mark) for pid, mark in found) and clock.boottime() < until:
         await clock.sleep(_POLL_SECONDS)
     return [pid for pid, _ in found]
+
+
+def listens(pid: int, port: int) -> bool:
+    """Return whether the process itself listens on the TCP port.
+
+    That somebody answers there does not say who: another program may have been quicker. On systems
+    without /proc it cannot be told, and is believed.
+    """
+    table = Path(f"/proc/{pid}/net/tcp")
+    if not Path("/proc/self/stat").exists():
+        return True
+    try:
+        rows = [line.split() for line in table.read_text(encoding="ascii").splitlines()[1:]]
+        descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:  # it has ended
+        return False
+    inodes = {
+        f"socket:[{row[_INODE]}]"
+        for row in rows
+        if row[_TCP_STATE] == _LISTEN and int(row[_LOCAL].rpartition(":")[2], 16) == port
+    }
+    return any(_link_of(one) in inodes for one in descriptors)
+
+
+def _link_of(descriptor: Path) -> str:
+    try:
+        return str(descriptor.readlink())
+    except OSError:  # closed meanwhile
+        return ""
 
 
 def send(pid: int, number: signal.Signals) -> None:

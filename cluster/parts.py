@@ -43,7 +43,7 @@ class Part:
         command: The program and its arguments.
         environ: The whole environment of the process.
         port: Where it listens on loopback; 0 if it does not.
-        ready_path: An HTTP path that answers 200 once it may be used; empty: accepts connections.
+        ready_path: An HTTP path that answers 200 once it may be used; empty: it listens.
         ends: Whether it may end by itself: exit code 0 then means that it is done.
     """
 

@@ -1,13 +1,15 @@
-"""Ports for the parts: free at the moment, and fixed for a part as long as the cluster runs.
+"""Ports for the parts: free, and fixed for a part as long as the cluster runs.
 
 They are taken from below the range that the kernel gives to outgoing connections: a part that is
-killed must find its port free again, and not lent to somebody's connection meanwhile.
+killed must find its port free again, and not lent to somebody's connection meanwhile. And they are
+reserved among the clusters of one machine: between the choice of a port and its use seconds pass.
 """
 
 from __future__ import annotations
 
 import random
 import socket
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,14 +26,46 @@ _ROOM_MIN: Final = 1_000
 _TRIES: Final = 200
 
 
+class Reservations:
+    """The ports that this process has reserved; given back by `close`, or by the end of it.
+
+    A reservation is a name that only one process of the machine can hold (an abstract address of
+    Linux). It keeps other clusters away; whoever else takes a port is found when a part starts.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[socket.socket] = []
+
+    def take(self, port: int) -> bool:
+        """Reserve the port; return whether nobody else holds it."""
+        if not sys.platform.startswith("linux"):
+            return True
+        name = socket.socket(socket.AF_UNIX)
+        try:
+            name.bind(f"\0odin-port-{port}")
+        except OSError:
+            name.close()
+            return False
+        self._held.append(name)
+        return True
+
+    def close(self) -> None:
+        """Give all back."""
+        while self._held:
+            self._held.pop().close()
+
+
 def choose_ports(
-    names: Iterable[str], preferred: Mapping[str, int] | None = None
+    names: Iterable[str],
+    preferred: Mapping[str, int] | None = None,
+    reservations: Reservations | None = None,
 ) -> dict[str, int]:
     """Return a free loopback port for each name, the preferred one where it is free.
 
     Args:
         names: Who needs one.
         preferred: What they had the last time, so that addresses stay.
+        reservations: Takes the reservations, for whoever keeps the ports for longer.
 
     Raises:
         UnavailableError: no free port was found.
@@ -44,11 +78,13 @@ def choose_ports(
             wanted = (preferred or {}).get(name, 0)
             candidates = [wanted] if wanted else []
             candidates += [dice.randrange(LOWEST, top) for _ in range(_TRIES)]
-            chosen[name] = _first_free(candidates, held)
+            chosen[name] = _first_free(candidates, held, reservations)
     return chosen
 
 
-def _first_free(candidates: Iterable[int], held: ExitStack) -> int:
+def _first_free(
+    candidates: Iterable[int], held: ExitStack, reservations: Reservations | None
+) -> int:
     for port in candidates:
         probe = held.enter_context(socket.socket())
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -56,7 +92,8 @@ def _first_free(candidates: Iterable[int], held: ExitStack) -> int:
             probe.bind((LOOPBACK, port))
         except OSError:
             continue
-        return port
+        if reservations is None or reservations.take(port):
+            return port
     raise UnavailableError(f"no free port was found on {LOOPBACK} in {_TRIES} tries")
 
 

@@ -23,9 +23,9 @@ from odin.runtime.clock import pause
 from odin.runtime.parent import PARENT_PID
 from odin.runtime.service import EXIT_REFUSED_TO_START
 
-from .identity import fingerprint, send
+from .identity import fingerprint, listens, send
 from .logfile import last_words
-from .servers.common import Process, accepts
+from .servers.common import Process
 from .state import PartPhase, PartState
 
 if TYPE_CHECKING:
@@ -158,8 +158,10 @@ class PartRunner:
     async def _is_ready(self) -> bool:
         if not self.part.port:
             return True
+        if self._process is None or not listens(self._process.pid, self.part.port):
+            return False
         if not self.part.ready_path:
-            return await accepts(self.part.port)
+            return True
         try:
             async with (
                 aiohttp.ClientSession(timeout=PROBE_TIMEOUT) as session,

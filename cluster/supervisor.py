@@ -25,7 +25,7 @@ from .figures import Watcher
 from .footer import described
 from .identity import end_recorded, fingerprint
 from .parts import START_ORDER, STOP_ORDER, listening, plan
-from .ports import choose_ports
+from .ports import Reservations, choose_ports
 from .runner import PartRunner
 from .servers.common import secret_file
 from .state import ClusterState, PartState, Phase, Secrets, read_state, write_secrets, write_state
@@ -91,6 +91,7 @@ class Cluster:
         self._clock = clock
         self._tell = tell
         self._backing: Backing | None = None
+        self._reservations = Reservations()
         self._group: asyncio.TaskGroup | None = None
         self._over = asyncio.Event()
         self._written: ClusterState | None = None
@@ -121,7 +122,12 @@ class Cluster:
         last = read_state(self._place)
         await self._end_leftovers(last)
         self._backing = backing = Backing(
-            self._place, self._environ, self._clock, self._tell, _ports_of(last)
+            self._place,
+            self._environ,
+            self._clock,
+            self._tell,
+            _ports_of(last),
+            self._reservations,
         )
         group.create_task(self._keep_state(), name="state")
         await backing.start()
@@ -153,6 +159,7 @@ class Cluster:
             took.append(f"servers {self._since(began)}")
         self._tell(f"stopped: {', '.join(took)}")
         self._over.set()
+        self._reservations.close()
         self._phase = "stopped"
         self._write()
 
@@ -180,7 +187,7 @@ class Cluster:
         names = listening(self._options)
         engines = [name for name in names if name.startswith("engine-")]
         usual = {name: CLIENT_PORT + number for number, name in enumerate(engines)}
-        ports = choose_ports(names, {**preferred, **usual})
+        ports = choose_ports(names, {**preferred, **usual}, self._reservations)
         urls = self._backing.urls
         token = secret_file(self._place.folder / "mock-admin-token")
         addresses = {

@@ -21,7 +21,7 @@ from cluster.logfile import last_words, rotate, said
 from cluster.options import Options
 from cluster.parts import MOCKS, listening, plan
 from cluster.place import ClusterRunsError, Place
-from cluster.ports import LOWEST, choose_ports
+from cluster.ports import LOWEST, Reservations, choose_ports
 from cluster.state import (
     ClusterState,
     PartState,
@@ -58,6 +58,19 @@ def test_a_preferred_port_is_taken_only_if_it_is_free() -> None:
     assert choose_ports(["a"], {"a": port}) == {"a": port}
     with socket.create_server(("127.0.0.1", port)):
         assert choose_ports(["a"], {"a": port}) != {"a": port}
+
+
+def test_two_clusters_never_choose_the_same_port() -> None:
+    first, second = Reservations(), Reservations()
+    try:
+        (port,) = choose_ports(["a"], reservations=first).values()
+        assert choose_ports(["a"], {"a": port}, second)["a"] != port
+        first.close()
+        third = Reservations()
+        assert choose_ports(["a"], {"a": port}, third)["a"] == port
+        third.close()
+    finally:
+        second.close()
 
 
 def test_secrets_are_for_the_owner_alone_and_not_in_the_state(tmp_path: Path) -> None:

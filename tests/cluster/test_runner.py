@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -186,3 +187,22 @@ async def test_a_frozen_process_that_was_recorded_is_ended() -> None:
     recorded = (frozen.pid, fingerprint(frozen.pid))
     assert await end_recorded([recorded], SystemClock(), 0.3) == [frozen.pid]
     assert await frozen.wait() == -signal.SIGKILL
+
+
+async def test_a_part_is_not_ready_because_somebody_else_answers_on_its_port(
+    tmp_path: Path,
+) -> None:
+    (port,) = choose_ports(["part"]).values()
+    tried = tmp_path / "tried"
+    code = (
+        "import pathlib, socket, time\n"
+        f"try: socket.create_server(('127.0.0.1', {port}))\n"
+        f"except OSError: pathlib.Path({str(tried)!r}).touch()\n"
+        "time.sleep(600)\n"
+    )
+    with socket.create_server(("127.0.0.1", port)):
+        async with kept(part(code, port=port), tmp_path) as runner:
+            await until(tried.exists, 5)
+            await asyncio.sleep(3 * runner_module.PROBE_SECONDS)  # it has been looked at since
+            assert not runner.ready.is_set()
+            assert runner.state.phase == "starting"
