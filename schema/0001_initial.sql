@@ -112,7 +112,7 @@ CREATE UNIQUE INDEX execution_open ON execution (shard_id, namespace, workflow_i
 -- whole index to find one row.
 CREATE INDEX execution_latest ON execution (namespace, workflow_id, started_at);
 CREATE INDEX execution_due ON execution (shard_id, due_at, run_id) WHERE due_at IS NOT NULL;
--- What a new owner pages through: open runs with a task that waits to be taken.
+-- What a new owner pages through: open runs that may have a task that waits to be taken.
 CREATE INDEX execution_has_task ON execution (shard_id, run_id) WHERE has_task;
 -- Lists of the API, newest first. The predicate holds for every row: only a query that states it may
 -- use these, so that they too stay out of the owner's plans.
@@ -333,6 +333,10 @@ $$;
 -- than the true instant and not more than two minutes too early, it stays: a step of a run that is on
 -- its way then changes no indexed column. Whoever finds nothing due at due_at writes the image again.
 --
+-- has_task is lowered only when nothing is due within two minutes: a run on its way has a task that
+-- waits, then one that runs, several times a second, and each change would touch every index. Whoever
+-- reads the runs with a task looks into them, and finds some that have none.
+--
 -- The planner settings make the plans the same on an empty and on a full table, and made once.
 CREATE FUNCTION commit_group(
     p_incarnation text, p_shard integer[], p_range bigint[],
@@ -402,7 +406,10 @@ BEGIN
             END,
             run_deadline_at = from_us(x.run_deadline_us),
             execution_deadline_at = from_us(x.execution_deadline_us),
-            has_task = x.has_task,
+            has_task = x.has_task OR (
+                e.has_task
+                AND coalesce(from_us(x.due_us) < clock_timestamp() + interval '2 minutes', false)
+            ),
             cancel_requested = x.cancel_requested,
             last_message_event_id = x.last_message_event_id,
             last_visible_event_id = x.last_visible_event_id,

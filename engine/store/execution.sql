@@ -65,7 +65,7 @@ JOIN newest USING (run_id)
 WHERE shard_id = $1;
 
 -- name: scheduled_tasks
--- Open runs with a task that waits to be taken, in the order of their ids, from after $2 on.
+-- Open runs that may have a task that waits to be taken, in the order of their ids, from after $2 on.
 SELECT
     shard_id, namespace, workflow_id, run_id::text, first_run_id::text, workflow_type, task_queue,
     origin, build_id, status, next_event_id, state_token, task_token, to_us(started_at),

@@ -268,6 +268,34 @@ async def test_a_step_of_a_run_on_its_way_touches_no_index(
     assert tuple(counts or ()) == (3, 3)
 
 
+async def test_a_run_that_goes_from_task_to_task_touches_no_index(
+    store: Store, admin: "asyncpg.Connection[Any]", terms: dict[int, int]
+) -> None:
+    now_us = (await store.cluster_view()).db_now_us
+    waits = WorkflowTask("scheduled", 1, 1, now_us + 10_000_000)
+    execution = run(0, workflow_task=waits, run_deadline_us=now_us + 60_000_000)
+    await store.commit(starting(store.incarnation, terms, execution))
+
+    async def write(task: WorkflowTask) -> None:
+        execution.workflow_task = task
+        group = Group(store.incarnation, {0: terms[0]}, updates={execution.run_id: execution})
+        await store.commit(group)
+
+    for task in (WorkflowTask(), waits, WorkflowTask(), waits, WorkflowTask()):
+        await write(task)
+    async with store.fenced(0, terms[0]) as connection:
+        await connection.execute("SELECT pg_stat_force_next_flush()")
+    counts = await admin.fetchrow(
+        "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'execution'"
+    )
+    assert tuple(counts or ()) == (5, 5)
+    assert [one.run_id for one in await store.scheduled_tasks(0)] == [execution.run_id]
+
+    execution.run_deadline_us = now_us + 900_000_000
+    await write(WorkflowTask())
+    assert await store.scheduled_tasks(0) == []
+
+
 async def test_a_store_closes_though_a_commit_hangs(
     dsn: str, store: Store, admin: "asyncpg.Connection[Any]", terms: dict[int, int]
 ) -> None:
