@@ -131,6 +131,7 @@ class Backing:
                     wait_ms[name] = doubled(wait_ms[name], RETRY_MS_MAX)
                 else:
                     wait_ms[name] = RETRY_MS
+                    self._tell(f"{name} is back")
                     self._change(name, "running")
 
     async def stop(self, grace_seconds: float) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+import asyncpg
+
 from .verify import verify
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 OPEN_SECONDS: Final = 60.0
 LATE_SECONDS: Final = 20.0
 LOAD_STOP_SECONDS: Final = 3.0
+AGAIN_SECONDS: Final = 1.0
 SHOWN_MAX: Final = 5
 EXIT_REFUTED: Final = 1
 EXIT_INTERRUPTED: Final = 130
@@ -65,9 +68,17 @@ class Timed:
         except TimeoutError:  # it crashed on the way and began anew
             await load.end(LOAD_STOP_SECONDS)
         session.screen.line(f"the load has ended; open orders have up to {OPEN_SECONDS:.0f} s more")
-        self._summary = await verify(
-            session.cluster.dsn, self._client_log, wait_seconds=OPEN_SECONDS, clock=session.clock
-        )
+        until = session.clock.boottime() + OPEN_SECONDS
+        while self._summary is None:
+            left = max(0.0, until - session.clock.boottime())
+            try:
+                self._summary = await verify(
+                    session.cluster.dsn, self._client_log, wait_seconds=left, clock=session.clock
+                )
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                if not left:
+                    raise  # it is started again when it has ended: one look after the time is over
+                await session.clock.sleep(AGAIN_SECONDS)
 
 
 def told(summary: Summary) -> list[str]:

@@ -12,11 +12,15 @@ import os
 import signal
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import asyncpg
+
+from odin.errors import OdinError
 from odin.runtime.clock import SystemClock
+from odin.runtime.redaction import redact
 
 from .footer import screen_for, silence_terminal
 from .servers import ServerError
-from .supervisor import Cluster, ClusterStartError
+from .supervisor import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -108,9 +112,9 @@ async def _session(options: Options, place: Place, body: Body) -> int:
             try:
                 if await session.unless_stopped(cluster.start(group)):
                     code = await body(session)
-            except* (ClusterStartError, ServerError) as failed:
+            except* (OdinError, ServerError, OSError, asyncpg.PostgresError) as failed:
                 for error in _leaves(failed):
-                    screen.line(f"FAILED {error}")
+                    screen.line(f"FAILED {redact(str(error)) or type(error).__name__}")
             finally:
                 session.stop.set()
                 screen.close()

@@ -15,6 +15,8 @@ import copy
 import os
 from typing import TYPE_CHECKING, Final
 
+import asyncpg
+
 from odin.errors import FailedPreconditionError
 from odin.runtime.clock import pause
 from odin.runtime.migrate import migrate
@@ -134,7 +136,10 @@ class Cluster:
         group.create_task(backing.watch(self._over), name="watch servers")
         group.create_task(self._keep_logs_short(), name="logs")
         began = self._clock.boottime()
-        applied = await migrate(self.dsn)
+        try:
+            applied = await migrate(self.dsn)
+        except (OSError, asyncpg.PostgresError) as error:
+            raise ClusterStartError(f"Postgres cannot be reached or used: {error}") from error
         if applied:
             self._tell(f"schema brought up to date ({self._since(began)})")
         self._plan(_ports_of(last))
