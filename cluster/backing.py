@@ -29,7 +29,7 @@ from .servers.rabbitmq import PROGRAMS
 from .state import PartPhase, PartState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from odin.runtime.clock import Clock
 
@@ -68,7 +68,7 @@ class Backing:
         environ: Mapping[str, str],
         clock: Clock,
         tell: Callable[[str], None],
-        preferred_ports: Mapping[str, int],
+        preferred_ports: Mapping[str, Sequence[int]],
         reservations: Reservations,
     ) -> None:
         self._clock = clock

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from odin.errors import UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 LOOPBACK: Final = "127.0.0.1"
 LOWEST: Final = 20_000
@@ -57,10 +57,10 @@ class Reservations:
 
 def choose_ports(
     names: Iterable[str],
-    preferred: Mapping[str, int] | None = None,
+    preferred: Mapping[str, Sequence[int]] | None = None,
     reservations: Reservations | None = None,
 ) -> dict[str, int]:
-    """Return a free loopback port for each name, the preferred one where it is free.
+    """Return a free loopback port for each name, the first preferred one that is free.
 
     Args:
         names: Who needs one.
@@ -75,8 +75,7 @@ def choose_ports(
     chosen: dict[str, int] = {}
     with ExitStack() as held:  # all stay bound until each has its own
         for name in names:
-            wanted = (preferred or {}).get(name, 0)
-            candidates = [wanted] if wanted else []
+            candidates = list((preferred or {}).get(name, ()))
             candidates += [dice.randrange(LOWEST, top) for _ in range(_TRIES)]
             chosen[name] = _first_free(candidates, held, reservations)
     return chosen

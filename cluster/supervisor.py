@@ -187,12 +187,13 @@ class Cluster:
         if ended := await end_recorded(recorded, self._clock, LEFTOVER_SECONDS):
             self._tell(f"ended {len(ended)} processes that an earlier cluster had left behind")
 
-    def _plan(self, preferred: Mapping[str, int]) -> None:
+    def _plan(self, last: Mapping[str, Sequence[int]]) -> None:
         assert self._backing is not None, "servers first"  # noqa: S101 - for the type checker
         names = listening(self._options)
         engines = [name for name in names if name.startswith("engine-")]
-        usual = {name: CLIENT_PORT + number for number, name in enumerate(engines)}
-        ports = choose_ports(names, {**preferred, **usual}, self._reservations)
+        usual = {name: [CLIENT_PORT + number] for number, name in enumerate(engines)}
+        preferred = {name: [*usual.get(name, ()), *last.get(name, ())] for name in names}
+        ports = choose_ports(names, preferred, self._reservations)
         urls = self._backing.urls
         token = secret_file(self._place.folder / "mock-admin-token")
         addresses = {
@@ -303,11 +304,11 @@ class Cluster:
         return f"{self._clock.boottime() - began:.1f} s"
 
 
-def _ports_of(state: ClusterState | None) -> dict[str, int]:
+def _ports_of(state: ClusterState | None) -> dict[str, list[int]]:
     """Return the ports that the parts of the last cluster had: addresses are to stay."""
-    found: dict[str, int] = {}
+    found: dict[str, list[int]] = {}
     for part in state.parts if state else []:
         port = part.address.rpartition(":")[2]
         if port.isdecimal():
-            found[part.name] = int(port)
+            found[part.name] = [int(port)]
     return found

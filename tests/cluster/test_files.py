@@ -55,19 +55,19 @@ def test_ports_lie_below_those_of_outgoing_connections_and_differ() -> None:
 
 def test_a_preferred_port_is_taken_only_if_it_is_free() -> None:
     (port,) = choose_ports(["a"]).values()
-    assert choose_ports(["a"], {"a": port}) == {"a": port}
+    assert choose_ports(["a"], {"a": [port]}) == {"a": port}
     with socket.create_server(("127.0.0.1", port)):
-        assert choose_ports(["a"], {"a": port}) != {"a": port}
+        assert choose_ports(["a"], {"a": [port]}) != {"a": port}
 
 
 def test_two_clusters_never_choose_the_same_port() -> None:
     first, second = Reservations(), Reservations()
     try:
         (port,) = choose_ports(["a"], reservations=first).values()
-        assert choose_ports(["a"], {"a": port}, second)["a"] != port
+        assert choose_ports(["a"], {"a": [port]}, second)["a"] != port
         first.close()
         third = Reservations()
-        assert choose_ports(["a"], {"a": port}, third)["a"] == port
+        assert choose_ports(["a"], {"a": [port]}, third)["a"] == port
         third.close()
     finally:
         second.close()
