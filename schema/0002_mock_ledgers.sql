@@ -67,8 +67,11 @@ CREATE TABLE mock_stock (
     shipped bigint NOT NULL DEFAULT 0 CHECK (shipped >= 0)
 ) WITH (fillfactor = 50);
 INSERT INTO mock_stock (sku, total, available)
-SELECT 'sku-' || lpad(n::text, 2, '0'), 1000000000, 1000000000
-FROM generate_series(0, 19) AS n;
+SELECT sku, 1000000000, 1000000000
+FROM (
+    SELECT 'sku-' || lpad(n::text, 2, '0') AS sku FROM generate_series(0, 19) AS n
+    UNION ALL SELECT unnest(ARRAY['tea', 'coffee'])
+) AS goods;
 
 -- A driver under way. `due_at` is when the parcel is handed over; after that the delivery is
 -- reported to an engine until one gives a definite answer.

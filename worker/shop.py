@@ -45,9 +45,9 @@ class Purchase:
 
     order_id: str
     sku: str
-    quantity: int
-    amount_cents: int
-    card: str
+    quantity: int = 1
+    amount_cents: int = 1_200
+    card: str = "good"
     limit_seconds: float = 240.0
 
 

@@ -56,7 +56,7 @@ _EXAMPLES: Final = """Durable workflows as ordinary async Python functions.
 
 \b
   odin up                                          start a local cluster
-  odin run order --input '{"sku": "tea"}' --wait   start a workflow and watch it
+  odin run Order --input '{"order_id": "o-1", "sku": "tea"}' --wait   start one and watch it
   odin list --failed --since 1h                    what went wrong lately
   odin history order-7 --follow                    what happens to one run
 

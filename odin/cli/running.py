@@ -60,9 +60,9 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
     r"""Start a workflow; with --wait, show its steps and print its result.
 
     \b
-      odin run order --input '{"sku": "tea"}' --wait
+      odin run Order --input '{"order_id": "o-1", "sku": "tea"}' --wait
       odin run nightly --id nightly-2026-05-01 --on-conflict use_existing
-      jq .order big.json | odin run order --input-file - --json
+      jq .order big.json | odin run Order --input-file - --json
     """
     arguments = parse_arguments(value or [], input_file)
     options: StartOptions = {

@@ -11,6 +11,7 @@ from odin.cli.histories import events
 from odin.cli.history_rows import Row, Rows
 from odin.cli.output import chat, clean, shorten, span
 from odin.cli.shared import current
+from odin.errors import OdinError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _ENDED = {"completed": "✔", "fired": "✔", "failed": "✘", "timed_out": "✘", "canceled": "-"}
 _STEPS_SHOWN_MAX = 30
 _REFRESH_PER_SECOND = 8
+_LOOK_SECONDS = 2.0
 
 
 class Steps:
@@ -95,12 +97,33 @@ async def _watch_steps(
 
     async with asyncio.TaskGroup() as group:
         following = group.create_task(follow(), name="follow the history")
+        failing = group.create_task(_tell_failures(handle), name="watch for failing tasks")
         await handle.wait()
+        failing.cancel()
         try:  # the last steps are worth a moment
             await asyncio.wait_for(asyncio.shield(following), 2)
         except TimeoutError:
             following.cancel()
     return await handle.result()
+
+
+async def _tell_failures(handle: WorkflowHandle[Any]) -> None:
+    """Say when the workflow task fails: it is retried for ever, and history shows nothing."""
+    told = 0
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        try:
+            task = (await handle.describe()).workflow_task
+        except OdinError:
+            continue  # the engine may be on its way out; the wait says so if it stays away
+        failure = task.last_failure
+        if failure is not None and task.failures > told:
+            told = task.failures
+            where = f" at {failure.source}" if failure.source else ""
+            chat(
+                f"the workflow task fails (attempt {task.attempt}){where}: {clean(failure.message)}"
+            )
+            chat(f"it is retried until the code fits; to give up: odin terminate {handle.id}")
 
 
 async def _watch_live(transport: Transport, handle: WorkflowHandle[Any]) -> Any:  # noqa: ANN401 - any JSON
