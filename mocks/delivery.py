@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SIGNAL = "delivered"
 BATCH_COUNT = 32
-POLL_SECONDS = 0.2
+POLL_SECONDS = 1.0
 REPORT_SECONDS = 5.0
 CLAIM_SECONDS = 10.0
 BACKOFF: Final = RetryPolicySpec(initial_interval_ms=250, maximum_interval_ms=5_000)
