@@ -2,9 +2,10 @@
 
 Replay and live execution are one code path. Per workflow task: set the task's time; deliver the
 signals and cancel requests that it has seen, in id order, and run whatever is ready; then apply the
-other events that it has seen, in id order, and run after each whatever is ready. What the code asked for meanwhile are the task's
-commands. Replay holds them against the events that follow WorkflowTaskCompleted; a live task hands
-them out, and holds them against those events when they come back.
+other events that it has seen, in id order, and run after each whatever is ready. What the code
+asked for meanwhile are the task's commands. Replay holds them against the events that follow
+WorkflowTaskCompleted; a live task hands them out, and holds them against those events when they
+come back.
 
 An instance may be used on any thread, but by one at a time. After an error it can only be evicted.
 """
@@ -12,7 +13,7 @@ An instance may be used on any thread, but by one at a time. After an error it c
 from __future__ import annotations
 
 from time import thread_time
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 

@@ -2,8 +2,8 @@
 
 `execute` is the one way in, for replay and for live execution: it delivers the messages of a task,
 then applies the other events one by one and runs after each whatever is ready. The messages come
-first and together, so that a run that ends by one of them has handled all that it was shown: what it
-has `seen` is never shown to its successor. `odin.workflow` is the author's way to the rest.
+first and together, so that a run that ends by one of them has handled all that it was shown: what
+it has `seen` is never shown to its successor. `odin.workflow` is the author's way to the rest.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def test_namespace_and_workflow_id_do_not_run_into_one_another() -> None:
 def test_the_shard_is_the_same_in_a_process_with_another_hash_seed() -> None:
     code = "from odin.core.sharding import shard_of; print(shard_of('default', 'order-1', 64))"
     answers = {
-        subprocess.run(  # noqa: S603 - our own interpreter and a constant program
+        subprocess.run(
             [sys.executable, "-c", code],
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
             capture_output=True,
