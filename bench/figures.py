@@ -54,7 +54,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
     """
     if not ordered:
         raise ValueError("no values have no percentiles")
-    if not 0 < percent <= 100:  # noqa: PLR2004 - percent
+    if not 0 < percent <= 100:  # noqa: PLR2004 - a hundred percent
         raise ValueError(f"a percentage is above 0 and at most 100, got {percent}")
     return ordered[ceil(len(ordered) * percent / 100) - 1]
 

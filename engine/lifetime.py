@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from starlette.routing import WebSocketRoute
@@ -27,7 +27,7 @@ from odin.runtime.link_sockets import (
     connect_socket,
     new_session,
 )
-from odin.runtime.links import BETWEEN_ENGINES, WORKER_TO_ENGINE, Link
+from odin.runtime.links import BETWEEN_ENGINES, WORKER_TO_ENGINE, Link, Socket
 from odin.runtime.migrate import check
 from odin.runtime.settings import Broker
 from odin.runtime.telemetry import Telemetry
@@ -48,6 +48,7 @@ from .ticket import ShardLostError
 if TYPE_CHECKING:
     import socket
 
+    from aiohttp import ClientSession
     from fastapi import FastAPI
     from starlette.websockets import WebSocket
 
@@ -130,7 +131,7 @@ class Engine:
         self,
         node: Node,
         listener: socket.socket,
-        session: object,
+        session: ClientSession,
         stop: asyncio.Event,
     ) -> None:
         settings = self._settings
@@ -188,15 +189,15 @@ class Engine:
         log.info("listening", extra={"address": self._settings.advertised(port)})
         self.on_bound(port)
 
-    def _dialler(self, session: object):  # type: ignore[no-untyped-def] # noqa: ANN202 - see below
+    def _dialler(self, session: ClientSession) -> Callable[[str], Awaitable[Socket]]:
         """Return how links to other engines are opened."""
         token = self._settings.token
 
         def headers() -> dict[str, str]:
             return {"Authorization": f"Bearer {token}"} if token else {}
 
-        async def connect(address: str):  # type: ignore[no-untyped-def] # noqa: ANN202 - a Socket
-            return await connect_socket(session, address, PEER_PATH, headers)  # type: ignore[arg-type] # ClientSession
+        async def connect(address: str) -> Socket:
+            return await connect_socket(session, address, PEER_PATH, headers)
 
         return connect
 

@@ -243,4 +243,4 @@ def _pause(progress: _Progress) -> float:
     ceiling = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(progress.tries, 10))
     jitter = random.uniform(0, ceiling)  # noqa: S311 - jitter, no secret
     asked = progress.last.retry_after if isinstance(progress.last, OdinError) else None
-    return jitter if asked is None else asked * random.uniform(1.0, 1.5)  # noqa: S311 - jitter
+    return jitter if asked is None else asked * random.uniform(1.0, 1.5)  # noqa: S311 - jitter is no secret

@@ -28,7 +28,7 @@ def test_the_scarcest_thing_is_named_first() -> None:
 def test_a_refusal_always_says_when_to_ask_again(
     depth: int,
     delay: int,
-    shedding: bool,  # noqa: FBT001 - drawn
+    shedding: bool,  # noqa: FBT001 - drawn by the tool
 ) -> None:
     refused = admit(Load(depth, delay, shedding), LIMITS)
     assert refused is None or refused.retry_after_ms >= 1_000
@@ -45,7 +45,7 @@ def test_the_door_closes_at_one_mark_and_opens_below_a_lower_one() -> None:
 @given(delays=st.lists(st.integers(3_500, 4_999), max_size=30), start=st.booleans())
 def test_between_the_marks_the_door_never_moves(
     delays: list[int],
-    start: bool,  # noqa: FBT001 - drawn
+    start: bool,  # noqa: FBT001 - drawn by the tool
 ) -> None:
     shedding = start
     for delay in delays:

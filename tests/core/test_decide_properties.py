@@ -165,7 +165,7 @@ class Chain(RuleBasedStateMachine):
         self,
         data: st.DataObject,
         worker: str,
-        sticky: bool,  # noqa: FBT001 - drawn
+        sticky: bool,  # noqa: FBT001 - drawn by the tool
         meanwhile: int,
     ) -> None:
         self.claim_task(worker)
@@ -175,7 +175,7 @@ class Chain(RuleBasedStateMachine):
 
     @precondition(lambda self: self.grants)
     @rule(data=st.data(), sticky=st.booleans())
-    def report_task(self, data: st.DataObject, sticky: bool) -> None:  # noqa: FBT001 - drawn
+    def report_task(self, data: st.DataObject, sticky: bool) -> None:  # noqa: FBT001 - drawn by the tool
         self._report(data, data.draw(st.sampled_from(self.grants[-3:])), sticky=sticky)
 
     def _report(self, data: st.DataObject, held: tuple[str, str, Grant], *, sticky: bool) -> None:

@@ -58,6 +58,6 @@ async def test_a_mock_that_nobody_named_refuses_to_start(dsn: str) -> None:
 
 
 async def test_a_mock_open_to_other_machines_needs_a_token(dsn: str) -> None:
-    process = await start(dsn, "payments", ODIN_MOCK_HOST="0.0.0.0")  # noqa: S104 - refused
+    process = await start(dsn, "payments", ODIN_MOCK_HOST="0.0.0.0")  # noqa: S104 - it must be refused
     assert "ODIN_MOCK_ADMIN_TOKEN" in (await logged(process, "refused to go on"))["detail"]
     assert await process.wait() == 2

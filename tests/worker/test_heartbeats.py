@@ -14,7 +14,7 @@ def grant(heartbeat_ms: int | None, **changes: object) -> wire.ActivityTaskGrant
     return History("w").activity(claim, "x", heartbeat_ms=heartbeat_ms, **changes)
 
 
-def beats_of(heartbeat_ms: int | None, sent: list[Any], *, auto: bool, **changes: object) -> Any:  # noqa: ANN401 - Heartbeats
+def beats_of(heartbeat_ms: int | None, sent: list[Any], *, auto: bool, **changes: object) -> Any:  # noqa: ANN401 - a private class
     def send(beat: wire.Heartbeat) -> bool:
         sent.append(beat.details)
         return True

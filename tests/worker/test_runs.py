@@ -133,7 +133,7 @@ async def test_a_state_that_ran_ahead_has_no_token_until_its_report_is_accepted(
     (warm,) = scene.desk.inventory(None).warm
     assert (warm.token, warm.last_event_id) == (history.token, history.last_id)
     history.append(e.WorkflowExecutionSignaled(name="x"))
-    scene.desk.engine_message(None, history.push(2, history.last_id - 1))  # type: ignore[arg-type] # unused
+    scene.desk.engine_message(None, history.push(2, history.last_id - 1))  # type: ignore[arg-type] # the link is unused
     await asyncio.sleep(0)
     assert isinstance(scene.asked(), wire.ReportWorkflowTask)
     assert scene.desk.inventory(None).warm == ()
