@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cluster.proxy.faults import Fault, LinkName, Order
+from cluster.proxy.faults import Direction, Fault, LinkName, Order
 from odin.errors import InvalidArgumentError, NotFoundError
 
 from .wires import LINK, is_silent, scene, until
@@ -44,7 +44,7 @@ async def test_an_end_that_is_reset_is_reset_at_the_other_end_too() -> None:
 async def test_a_link_that_refuses_resets_what_is_open_and_lets_nobody_in_until_healed() -> None:
     async with scene() as wire:
         reader, writer, heard = await wire.talk()
-        fault_id = await wire.begin(mode="refuse")
+        fault_id = await wire.begin(Fault(mode="refuse"))
         with pytest.raises(ConnectionResetError):
             await reader.read(1)
         await until(lambda: heard.end == "reset")
@@ -58,7 +58,7 @@ async def test_a_link_that_refuses_resets_what_is_open_and_lets_nobody_in_until_
 
 async def test_a_link_that_resets_accepts_and_resets() -> None:
     async with scene() as wire:
-        fault_id = await wire.begin(mode="reset")
+        fault_id = await wire.begin(Fault(mode="reset"))
         reader, writer = await wire.connect()
         with pytest.raises(ConnectionResetError):
             await reader.read(1)
@@ -69,10 +69,12 @@ async def test_a_link_that_resets_accepts_and_resets() -> None:
         assert len(wire.server.heard) == 1
 
 
-async def test_a_blackhole_keeps_connections_hides_their_ends_and_gives_back_what_was_sent() -> None:
+async def test_a_blackhole_keeps_connections_hides_their_ends_and_gives_back_what_was_sent() -> (
+    None
+):
     async with scene() as wire:
         reader, writer, heard = await wire.talk()
-        fault_id = await wire.begin(mode="blackhole")
+        fault_id = await wire.begin(Fault(mode="blackhole"))
         writer.write(b"lost in space")
         assert await is_silent(reader)
         late_reader, late_writer = await wire.connect()
@@ -84,7 +86,7 @@ async def test_a_blackhole_keeps_connections_hides_their_ends_and_gives_back_wha
         async with asyncio.timeout(5):
             assert await reader.readexactly(13) == b"lost in space"
             assert await late_reader.readexactly(6) == b"me too"
-        fault_id = await wire.begin(mode="blackhole")
+        fault_id = await wire.begin(Fault(mode="blackhole"))
         writer.close()
         late_writer.transport.abort()
         await asyncio.sleep(0.2)
@@ -94,10 +96,10 @@ async def test_a_blackhole_keeps_connections_hides_their_ends_and_gives_back_wha
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
-async def test_one_way_is_lost_and_the_other_is_not(direction: str) -> None:
+async def test_one_way_is_lost_and_the_other_is_not(direction: Direction) -> None:
     async with scene() as wire:
         reader, writer, heard = await wire.talk()
-        fault_id = await wire.begin(mode="blackhole", direction=direction)
+        fault_id = await wire.begin(Fault(mode="blackhole", direction=direction))
         writer.write(b"x")
         assert await is_silent(reader)
         assert bytes(heard.data) == (b"hello" if direction == "up" else b"hellox")
@@ -108,10 +110,12 @@ async def test_one_way_is_lost_and_the_other_is_not(direction: str) -> None:
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
-async def test_of_a_half_open_connection_one_end_never_hears_of_the_end(direction: str) -> None:
+async def test_of_a_half_open_connection_one_end_never_hears_of_the_end(
+    direction: Direction,
+) -> None:
     async with scene() as wire:
         reader, writer, heard = await wire.talk()
-        fault_id = await wire.begin(mode="half_open", direction=direction)
+        fault_id = await wire.begin(Fault(mode="half_open", direction=direction))
         if direction == "up":
             with pytest.raises(ConnectionResetError):
                 await reader.read(1)
@@ -130,7 +134,7 @@ async def test_of_a_half_open_connection_one_end_never_hears_of_the_end(directio
 async def test_a_delay_is_kept_and_so_is_the_order() -> None:
     async with scene() as wire:
         reader, writer, _ = await wire.talk()
-        await wire.begin(mode="delay", direction="up", delay_ms=100, jitter_ms=100)
+        await wire.begin(Fault(mode="delay", direction="up", delay_ms=100, jitter_ms=100))
         loop = asyncio.get_running_loop()
         began = loop.time()
         for number in range(20):
@@ -146,7 +150,7 @@ async def test_a_delay_is_kept_and_so_is_the_order() -> None:
 async def test_a_throttled_link_keeps_to_its_rate() -> None:
     async with scene() as wire:
         reader, writer, _ = await wire.talk()
-        await wire.begin(mode="throttle", direction="down", bytes_per_second=100_000)
+        await wire.begin(Fault(mode="throttle", direction="down", bytes_per_second=100_000))
         loop = asyncio.get_running_loop()
         began = loop.time()
         writer.write(b"x" * 50_000)
@@ -160,7 +164,7 @@ async def test_a_cut_comes_right_after_the_pattern_and_the_dependency_has_read_i
     async with scene() as wire:
         wire.server.is_mute = True
         reader, writer = await wire.connect()
-        fault_id = await wire.begin(mode="cut_after", pattern="COMMIT;")
+        fault_id = await wire.begin(Fault(mode="cut_after", pattern="COMMIT;"))
         writer.write(b"a" * 1_000 + b"COM")
         await asyncio.sleep(0.05)
         writer.write(b"MIT;never")
@@ -183,7 +187,7 @@ async def test_a_cut_comes_right_after_the_pattern_and_the_dependency_has_read_i
 async def test_a_freeze_before_the_pattern_keeps_it_and_what_follows_until_healed() -> None:
     async with scene() as wire:
         reader, writer, heard = await wire.talk()
-        fault_id = await wire.begin(mode="freeze_before", pattern="SYNC", is_once=False)
+        fault_id = await wire.begin(Fault(mode="freeze_before", pattern="SYNC", is_once=False))
         writer.write(b"bindSYNCmore")
         assert await is_silent(reader, 0.1) is False  # the echo of what came before it
         await until(lambda: bytes(heard.data) == b"hellobind")
@@ -198,7 +202,7 @@ async def test_a_freeze_before_the_pattern_keeps_it_and_what_follows_until_heale
 async def test_a_freeze_after_the_pattern_withholds_the_answer_alone() -> None:
     async with scene() as wire:
         reader, writer, heard = await wire.talk()
-        fault_id = await wire.begin(mode="freeze_after", pattern="SYNC")
+        fault_id = await wire.begin(Fault(mode="freeze_after", pattern="SYNC"))
         writer.write(b"SYNC")
         assert await is_silent(reader)
         assert bytes(heard.data) == b"helloSYNC"
@@ -211,7 +215,7 @@ async def test_a_freeze_after_the_pattern_withholds_the_answer_alone() -> None:
 async def test_a_fault_heals_by_itself_after_its_time() -> None:
     async with scene() as wire:
         reader, writer, _ = await wire.talk()
-        await wire.begin(seconds=0.3, mode="blackhole")
+        await wire.begin(Fault(mode="blackhole"), 0.3)
         writer.write(b"x")
         assert await is_silent(reader, 0.1)
         async with asyncio.timeout(5):
@@ -223,8 +227,8 @@ async def test_a_fault_heals_by_itself_after_its_time() -> None:
 async def test_two_faults_of_a_link_hold_until_both_are_healed() -> None:
     async with scene() as wire:
         reader, writer, _ = await wire.talk()
-        first = await wire.begin(mode="blackhole", direction="up")
-        second = await wire.begin(mode="blackhole")
+        first = await wire.begin(Fault(mode="blackhole", direction="up"))
+        second = await wire.begin(Fault(mode="blackhole"))
         writer.write(b"x")
         await wire.exchange.heal(second)
         assert await is_silent(reader, 0.2)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from cluster.ports import choose_ports
 from cluster.proxy.exchange import Exchange
@@ -55,8 +54,8 @@ class Scene:
         self.server = server
         self.port = port
 
-    async def begin(self, seconds: float = 20.0, **fault: Any) -> str:
-        order = Order(links=[LINK], fault=Fault(**fault), seconds=seconds)
+    async def begin(self, fault: Fault, seconds: float = 20.0) -> str:
+        order = Order(links=[LINK], fault=fault, seconds=seconds)
         return await self.exchange.begin(order)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
