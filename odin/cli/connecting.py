@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from odin._client.transport import Request, Transport
-from odin.cli.shared import current
+from odin.cli.nearby import nearby
+from odin.cli.shared import Shared, current
 from odin.client import Client
 
 if TYPE_CHECKING:
@@ -22,13 +23,24 @@ _READ_SECONDS = 5.0
 _REACH_SECONDS = 2.0
 
 
+def address_of(options: Shared) -> str:
+    """Return the engines to call: those that were named, else those of the local cluster.
+
+    Empty, for the usual port of this machine, if there is neither.
+    """
+    if options.address:
+        return options.address
+    local = nearby()
+    return "" if local is None else local.address
+
+
 def with_client(work: Callable[[Client], Awaitable[T]]) -> T:
     """Run `work` with a client of the cluster that the options name."""
 
     async def run() -> T:
         options = current()
         client = await Client.connect(
-            options.address,
+            address_of(options),
             namespace=options.namespace,
             api_key=options.api_key,
             identity="odin cli",
@@ -45,7 +57,7 @@ def with_client(work: Callable[[Client], Awaitable[T]]) -> T:
 async def connected() -> AsyncIterator[Transport]:
     """Yield a transport to the cluster that the options name, once an engine has answered."""
     options = current()
-    transport = Transport([options.address], options.api_key)
+    transport = Transport([address_of(options)], options.api_key)
     try:
         await transport.call(Request(method="GET", path="/v1/health"), _REACH_SECONDS)
         yield transport

@@ -28,9 +28,12 @@ _WHAT: Final = {
     "INVALID_ARGUMENT": "the command is not right as it stands",
     "BAD_PAYLOAD": "the value cannot be kept exactly",
     "BAD_CONFIGURATION": "this installation cannot do that",
+    "BAD_DEFINITION": "a workflow or activity is declared wrongly",
+    "MODULE_NOT_FOUND": "there is no such module or object",
+    "MODULE_FAILED": "the module cannot be imported",
 }
 _NEXT: Final = {
-    "UNREACHABLE": "start a local cluster with `odin up`, or name one with --address",
+    "UNREACHABLE": "start one with `odin dev` or `odin up`, or name one with --address",
     "INVALID_ARGUMENT": "`odin COMMAND --help` shows how it is called",
     "OUTCOME_UNKNOWN": "look with `odin show ID`, or repeat the command with the same --request-id",
     "ALREADY_STARTED": "look with `odin show ID`; take another --id, or --on-conflict use_existing",

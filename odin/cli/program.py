@@ -20,7 +20,8 @@ class Entry(NamedTuple):
     """A command: where its function is, and one line of help.
 
     `module` is a module of odin, or "service:<name>": then the function is in `commands.py` of that
-    service's package, with its options as Typer annotations.
+    service's package, or in the module that "service:<name>.<module>" names, with its options as
+    Typer annotations.
     """
 
     module: str
@@ -44,6 +45,8 @@ COMMANDS: Final[dict[str, Entry]] = {
     "cluster": Entry("odin.cli.cluster_views", "cluster", "Show the engines.", _CLUSTER),
     "shards": Entry("odin.cli.cluster_views", "shards", "Show who owns which shard.", _CLUSTER),
     "workers": Entry("odin.cli.cluster_views", "workers", "Show the linked workers.", _CLUSTER),
+    "worker": Entry("odin.cli.hosting", "worker", "Host workflows and activities.", _CLUSTER),
+    "dev": Entry("service:cluster.dev", "dev", "Run an author's workflows, and reload.", _LOCAL),
     "up": Entry("service:cluster", "up", "Start a local cluster.", _LOCAL),
     "down": Entry("service:cluster", "down", "Stop the local cluster.", _LOCAL),
     "ps": Entry("service:cluster", "ps", "Show the local cluster's processes.", _LOCAL),
@@ -55,6 +58,7 @@ COMMANDS: Final[dict[str, Entry]] = {
 _EXAMPLES: Final = """Durable workflows as ordinary async Python functions.
 
 \b
+  odin dev shop                                    run the workflows of shop.py, and reload them
   odin up                                          start a local cluster
   odin run Order --input '{"order_id": "o-1", "sku": "tea"}' --wait   start one and watch it
   odin list --failed --since 1h                    what went wrong lately
@@ -110,7 +114,8 @@ def _load(entry: Entry) -> Callable[..., Any]:
     if kind == "service":
         from odin.runtime.services import module_of  # noqa: PLC0415 - only these commands need it
 
-        module = f"{module_of(service)}.commands"
+        service, _, inner = service.partition(".")
+        module = f"{module_of(service)}.{inner or 'commands'}"
         if find_spec(module) is None:
             raise ConfigurationError(f"this installation of odin has no command {entry.function!r}")
     function: Callable[..., Any] = getattr(import_module(module), entry.function)

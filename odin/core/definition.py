@@ -161,6 +161,14 @@ def signature_of(fn: Callable[..., object], skip: int = 0) -> CallSignature:
     return known
 
 
+def forget_signatures() -> None:
+    """Forget what `signature_of` keeps, for code that was loaded anew.
+
+    A function that did not change has an equal code object, and takes types that did.
+    """
+    _SIGNATURES.clear()
+
+
 class WorkflowDefinition:
     """A registered workflow: a class with a run method, or an async function.
 
