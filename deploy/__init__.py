@@ -1,0 +1,1 @@
+"""What runs odin in containers, and what tries that out; never part of the wheel."""
