@@ -7,6 +7,7 @@ from functools import partial
 from odin.core import wire
 from odin.core.decide_activity import decide_activity_report, decide_claim, decide_release
 from odin.core.decide_due import Beat
+from odin.core.door import fit_details, fit_outcome
 from odin.core.execution import PendingActivity
 from odin.errors import OdinError
 
@@ -98,7 +99,7 @@ class ActivityHandler(TaskHandler):
             run.execution,
             message.command_id,
             message.claim_token,
-            message.outcome,
+            fit_outcome(message.outcome),
             term.moment(run),
             beat.details if beat is not None else (),
         )
@@ -146,7 +147,7 @@ class ActivityHandler(TaskHandler):
             and activity.state == "started"
             and activity.claim_token == message.claim_token
         ):
-            run.beats[message.command_id] = Beat(self.shards.now_us(), message.details)
+            run.beats[message.command_id] = Beat(self.shards.now_us(), fit_details(message.details))
             if not activity.cancel_requested:
                 return
         reason = "canceled" if activity is not None else "not wanted"

@@ -111,7 +111,11 @@ class DueLoop:
         run.queued_due_us = _NEVER
         if not term.is_serving:
             return False
-        decision = decide_due(run.execution, term.moment(run), term.liveness(run))
+        try:
+            decision = decide_due(run.execution, term.moment(run), term.liveness(run))
+        except Exception:  # one run that cannot be judged must not stop the clock of all others
+            log.exception("run left alone", extra={"run_id": run.execution.run_id})
+            return True
         if decision is None:
             self.queue(term, run)
             return False

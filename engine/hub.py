@@ -55,6 +55,7 @@ class Hub:
         self._nodes = nodes
         self.sessions = sessions
         self._handler = handler = ActivityHandler(shards, loader, sessions, replies)
+        self.refused_count = 0
         self.on_slots: Callable[[], None] = lambda: None
         self._handlers: dict[type, Callable[[Session, Any], None]] = {
             wire.ClaimWorkflowTask: handler.claim,
@@ -80,15 +81,37 @@ class Hub:
             if session is None:
                 session = self._welcome(link, message)
             elif self.sessions.is_current(session):
-                handle = self._handlers.get(type(message))
-                if handle is not None:
-                    handle(session, message)
+                self._handle(session, message)
 
         try:
             await link.run(on_message)
         finally:
             if session is not None:
                 self._gone(session)
+
+    def _handle(self, session: Session, message: Message) -> None:
+        """Handle one message; what it trips over costs its sender this message and no other.
+
+        Were the link closed for it, the worker would say the same again on the next one, and with
+        it everything else that it holds, for ever.
+        """
+        handle = self._handlers.get(type(message))
+        if handle is None:
+            return
+        try:
+            handle(session, message)
+        except Exception:  # see above
+            self.refused_count += 1
+            log.exception(
+                "message of a worker refused",
+                extra={
+                    "worker": session.worker,
+                    "kind": type(message).__name__,
+                    "run_id": getattr(message, "run_id", ""),
+                },
+            )
+            if seq := getattr(message, "seq", 0):
+                session.send(wire.NotWanted(seq))
 
     def _welcome(self, link: Link, message: Message) -> Session | None:
         if not isinstance(message, wire.Hello) or message.version != wire.LINK_VERSION:

@@ -261,7 +261,7 @@ class Lane:
                 self._events.outbox_written(task.entry.shard_id, outbox_id, task)
         for shard_id, after in pending.after:
             if shard_id not in lost:
-                after()
+                _leave(after)
         pending.ticket.end()
 
     async def _recover(self, pending: _Pending, error: OdinError) -> None:
@@ -291,6 +291,13 @@ class Lane:
                 log.warning("bump failed, trying again", extra={"detail": str(error)})
             await asyncio.sleep(BUMP_PAUSE_SECONDS)
         return {}
+
+
+def _leave(after: Callable[[], None]) -> None:
+    try:
+        after()
+    except Exception:  # an answer that cannot be sent must not end the lane; it will be asked again
+        log.exception("what follows a commit could not be done")
 
 
 def _remove(pending: _Pending, shards: object) -> None:

@@ -25,12 +25,14 @@ from odin.core.requests import (
 from odin.errors import NotOwnerError, OdinError, UnavailableError
 
 from .run import Run
+from .store.errors import DamagedRunError
 from .store.values import Lookup, StoredRequest
 from .term import Term
 
 log = logging.getLogger(__name__)
 
 BATCH_MAX = 500
+DAMAGED_TOLD_MAX = 1_000
 Loaded: TypeAlias = Callable[[Run | None, OdinError | None], None]
 Request: TypeAlias = (
     StartWorkflow | SignalWorkflow | RequestCancelWorkflow | TerminateWorkflow | WaitWorkflow
@@ -42,11 +44,13 @@ class Reads(Protocol):
 
     async def lookup_many(
         self, lookups: Sequence[Lookup]
-    ) -> list[tuple[Execution | None, StoredRequest | None]]:
-        """Return the run and the request row of each lookup, in order."""
+    ) -> list[tuple[Execution | DamagedRunError | None, StoredRequest | None]]:
+        """Return the run (or why it cannot be read) and the request row of each, in order."""
         ...
 
-    async def load_many(self, runs: Sequence[tuple[int, str]]) -> dict[str, Execution]:
+    async def load_many(
+        self, runs: Sequence[tuple[int, str]]
+    ) -> dict[str, Execution | DamagedRunError]:
         """Return those of the runs (shard id, run id) that exist, by run id."""
         ...
 
@@ -61,7 +65,7 @@ class Reads(Protocol):
 class _Asked:
     term: Term
     lookup: Lookup
-    answer: asyncio.Future[tuple[Execution | None, StoredRequest | None]]
+    answer: asyncio.Future[tuple[Execution | DamagedRunError | None, StoredRequest | None]]
 
 
 class Loader:
@@ -72,6 +76,12 @@ class Loader:
         self._lookups: list[_Asked] = []
         self._runs: dict[tuple[int, str], tuple[Term, list[Loaded]]] = {}
         self._wake = asyncio.Event()
+        self._damaged: set[str] = set()
+
+    @property
+    def damaged_count(self) -> int:
+        """Runs met so far whose rows cannot be read."""
+        return len(self._damaged)
 
     async def lookup(
         self, term: Term, request: Request, *, run_id: str | None = None
@@ -86,6 +96,7 @@ class Loader:
         Raises:
             NotOwnerError: The term is over.
             UnavailableError: The database did not answer.
+            DamagedRunError: The run's row cannot be read.
         """
         wanted = run_id or request.run_id
         request_id = "" if isinstance(request, WaitWorkflow) else request.request_id
@@ -93,7 +104,7 @@ class Loader:
         run = _in_memory(term, request, wanted)
         if known is not None or (run is not None and not request_id):
             return run, known
-        answer: asyncio.Future[tuple[Execution | None, StoredRequest | None]] = (
+        answer: asyncio.Future[tuple[Execution | DamagedRunError | None, StoredRequest | None]] = (
             asyncio.get_running_loop().create_future()
         )
         lookup = Lookup(term.shard_id, request.namespace, request.workflow_id, wanted, request_id)
@@ -109,7 +120,7 @@ class Loader:
             )
         run = _in_memory(term, request, wanted)
         if run is None and execution is not None:
-            run = self._install(term, execution)
+            run = self._install(term, self._sound(execution))
         return run, known
 
     def with_run(self, term: Term, run_id: str, loaded: Loaded) -> None:
@@ -188,7 +199,7 @@ class Loader:
         if not batch:
             return
         error: OdinError | None = None
-        found: dict[str, Execution] = {}
+        found: dict[str, Execution | DamagedRunError] = {}
         try:
             found = await self._reads.load_many(keys)
         except OdinError as raised:
@@ -199,9 +210,27 @@ class Loader:
                 failed = NotOwnerError(f"shard {term.shard_id} is moving; ask again")
             run = term.runs.get(run_id)
             if failed is None and run is None and run_id in found:
-                run = self._install(term, found[run_id])
+                try:
+                    run = self._install(term, self._sound(found[run_id]))
+                except DamagedRunError as damage:
+                    failed = damage
             for loaded in waiting:
-                loaded(run, failed)
+                _tell(loaded, run, failed)
+
+    def _sound(self, execution: Execution | DamagedRunError) -> Execution:
+        """Return the execution; say once of each damaged run that it is left alone.
+
+        Raises:
+            DamagedRunError: Its row cannot be read.
+        """
+        if not isinstance(execution, DamagedRunError):
+            return execution
+        run_id = str(execution.details["run_id"])
+        if run_id not in self._damaged:
+            if len(self._damaged) < DAMAGED_TOLD_MAX:
+                self._damaged.add(run_id)
+            log.error("run left alone", extra={"run_id": run_id, "detail": str(execution)[:500]})
+        raise execution
 
     def _install(self, term: Term, execution: Execution) -> Run:
         """Keep a loaded run, with what inventories have said of it."""
@@ -222,6 +251,13 @@ class Loader:
         for _, waiting in self._runs.values():
             for loaded in waiting:
                 loaded(None, error)
+
+
+def _tell(loaded: Loaded, run: Run | None, error: OdinError | None) -> None:
+    try:
+        loaded(run, error)
+    except Exception:  # what one run's continuation trips over must not cost the others theirs
+        log.exception("a loaded run could not be dealt with")
 
 
 def _known(term: Term, request: Request, request_id: str) -> Acknowledged | None:

@@ -36,6 +36,18 @@ def samples(node: Node) -> list[Sample]:
             "How long the newest renewal took.",
         ),
         ("odin_forwarded_total", "counter", node.peers.forwarded_count, "Requests forwarded."),
+        (
+            "odin_message_refused_total",
+            "counter",
+            node.hub.refused_count,
+            "Messages of workers that tripped over something.",
+        ),
+        (
+            "odin_run_damaged_total",
+            "counter",
+            node.loader.damaged_count,
+            "Runs met whose rows cannot be read.",
+        ),
         ("odin_due_total", "counter", node.due.fired_count, "Decisions on what was due."),
     ]
     relay = node.relay

@@ -15,6 +15,7 @@ import msgspec
 
 from odin import errors
 from odin.core import requests, wire
+from odin.core.door import check_request
 from odin.core.requests import Accepted, ClientRequest, Outcome, Started
 from odin.errors import NotOwnerError, OdinError
 from odin.runtime.links import Link, Message
@@ -101,6 +102,8 @@ class Peers:
         match message:
             case wire.Forward():
                 self._work.start(self._answer(link, message))
+            case wire.PeerHello(version=version) if version != wire.LINK_VERSION:
+                link.close("expected a hello of this version of the protocol")
             case wire.PeerHello() | wire.ShardMap():
                 self._learn(message.shards)
             case wire.ReleaseTold():
@@ -111,6 +114,7 @@ class Peers:
     async def _answer(self, link: Link, message: wire.Forward) -> None:
         """Answer a forwarded request as its owner, or say that this engine is not."""
         try:
+            check_request(message.request)
             async with asyncio.timeout(message.timeout_ms / 1_000 + ANSWER_SECONDS):
                 answer = await self._ask(message.request)
         except TimeoutError:

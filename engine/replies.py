@@ -92,8 +92,9 @@ class Replies:
         if events is None:
             return
         closed = not run.execution.is_open
-        reply = wire.WorkflowTaskAccepted(message.seq, tuple(events), accepted.token, closed)
-        self._send(session, message, term, reply)
+        self._send(
+            session, message, term, accepted_of(message.seq, events, accepted, closed=closed)
+        )
 
     def grant_activity(
         self,
@@ -211,6 +212,20 @@ def page_of(events: Sequence[HistoryEvent]) -> tuple[HistoryEvent, ...]:
         if index and (size > PAGE_BYTES or index >= PAGE_EVENTS):
             return tuple(events[:index])
     return tuple(events)
+
+
+def accepted_of(
+    seq: int, events: Sequence[HistoryEvent], accepted: AcceptedReport, *, closed: bool
+) -> wire.WorkflowTaskAccepted:
+    """Return the answer to an accepted report, with as many of its events as a page holds.
+
+    The token covers all of them: a worker that gets fewer is told so, and keeps nothing warm.
+    """
+    page = page_of(events)
+    newest = page[-1].event_id if page else accepted.seen
+    return wire.WorkflowTaskAccepted(
+        seq, page, accepted.token, closed, complete=newest >= accepted.last_event_id
+    )
 
 
 def _granted(

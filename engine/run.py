@@ -5,6 +5,7 @@ Its newest state, the tail of its history, and what only memory knows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from odin.core.decide import Decision
@@ -13,6 +14,8 @@ from odin.core.events import HistoryEvent
 from odin.core.execution import Execution
 
 TAIL_EVENTS_MAX: Final = 2_000
+TAIL_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of attributes: a run with large events keeps fewer of them in memory."""
 _NEVER: Final = 2**62
 
 
@@ -40,6 +43,7 @@ class Run:
         "rounds",
         "tail",
         "tail_after",
+        "tail_bytes",
         "touched_at",
         "warm",
         "warm_event_id",
@@ -49,6 +53,7 @@ class Run:
         self.execution = execution
         self.tail: list[HistoryEvent] = []
         self.tail_after = execution.next_event_id - 1
+        self.tail_bytes = 0
         self.claimant = ""
         self.warm = ""
         self.warm_event_id = 0
@@ -64,7 +69,8 @@ class Run:
             if decision.is_new:
                 self.tail_after = 0
             self.tail.extend(decision.events)
-            if len(self.tail) > TAIL_EVENTS_MAX:
+            self.tail_bytes += _bytes_of(decision.events)
+            while len(self.tail) > TAIL_EVENTS_MAX or self.tail_bytes > TAIL_BYTES_MAX:
                 self._trim()
         self.execution = decision.execution
         for stopped in decision.stopped:
@@ -84,10 +90,22 @@ class Run:
         return self.tail[after - self.tail_after : upto - self.tail_after]
 
     def prepend(self, events: list[HistoryEvent]) -> None:
-        """Put events read from Postgres in front of the tail; they end where the tail begins."""
-        if events and events[-1].event_id == self.tail_after:
-            self.tail[:0] = events
-            self.tail_after = events[0].event_id - 1
+        """Put events read from Postgres in front of the tail, if they end where it begins.
+
+        Only while there is room: whoever reads a long history page by page must not bring it all
+        into memory.
+        """
+        if not events or events[-1].event_id != self.tail_after:
+            return
+        size = _bytes_of(events)
+        if (
+            len(self.tail) + len(events) > TAIL_EVENTS_MAX
+            or self.tail_bytes + size > TAIL_BYTES_MAX
+        ):
+            return
+        self.tail[:0] = events
+        self.tail_after = events[0].event_id - 1
+        self.tail_bytes += size
 
     def due_us(self, liveness: Liveness) -> int:
         """Return when the owner must act next; 2**62 for never."""
@@ -95,6 +113,11 @@ class Run:
         return _NEVER if due is None else due
 
     def _trim(self) -> None:
-        dropped = len(self.tail) // 2
+        dropped = (len(self.tail) + 1) // 2
+        self.tail_bytes -= _bytes_of(self.tail[:dropped])
         del self.tail[:dropped]
         self.tail_after += dropped
+
+
+def _bytes_of(events: Sequence[HistoryEvent]) -> int:
+    return sum(len(event.attributes) for event in events)

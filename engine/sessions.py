@@ -5,12 +5,16 @@ One session per connection, the newest connection of a worker counts.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Final
 
 from odin.core.tasks import parse_destination
-from odin.core.wire import Hello
+from odin.core.wire import Hello, NotWanted
+from odin.errors import InvalidArgumentError
 from odin.runtime.links import Link, Message
+
+log = logging.getLogger(__name__)
 
 
 class Session:
@@ -42,8 +46,19 @@ class Session:
         self.activity_free = 0
 
     def send(self, message: Message) -> None:
-        """Queue a message; lost if the link has ended."""
-        self.link.send(message)
+        """Queue a message; lost if the link has ended.
+
+        One that no frame can carry is a fault of the engine: whoever waits for it is told "not
+        wanted", which lets it go on.
+        """
+        try:
+            self.link.send(message)
+        except InvalidArgumentError as error:
+            log.error(  # noqa: TRY400 - the stack tells nothing that the error does not
+                "message not sent", extra={"worker": self.worker, "detail": str(error)}
+            )
+            if seq := getattr(message, "seq", 0):
+                self.link.send(NotWanted(seq))
 
     def serves(self, kind: str, task_queue: str) -> bool:
         """Return whether the worker takes tasks of this kind from this queue."""

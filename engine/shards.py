@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from odin.core.decide import Decision, OutboxTask
 from odin.core.sharding import shard_of
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .lane import Lane
 
 log = logging.getLogger(__name__)
+
+RANGES_AHEAD_MAX: Final = 10_000_000
 
 
 class LeaseView(Protocol):
@@ -166,10 +168,16 @@ class Shards:
             self._end(term, error)
 
     def learn(self, entries: Iterable[ShardEntry]) -> None:
-        """Take news of ownership; of two entries for a shard the higher range_id is right."""
+        """Take news of ownership; of two entries for a shard the higher range_id is right.
+
+        An entry for a shard that the cluster does not have, or with a range that nobody can have
+        reached, is no news: believed, it would outlive every true one.
+        """
         news = tuple(
             entry
             for entry in entries
+            if entry.shard_id < self.shard_count
+            and entry.range_id <= self.entry(entry.shard_id).range_id + RANGES_AHEAD_MAX
             if entry.range_id > self.entry(entry.shard_id).range_id
             or (
                 entry.range_id == self.entry(entry.shard_id).range_id

@@ -14,7 +14,6 @@ from typing import Final, Protocol
 
 from odin.core.decide_activity import decide_republish_activities
 from odin.core.decide_workflow import decide_republish_task
-from odin.core.execution import Execution
 from odin.errors import OdinError
 from odin.runtime.clock import Clock
 
@@ -36,8 +35,8 @@ class TakeoverReads(Protocol):
 
     async def scheduled_tasks(
         self, shard_id: int, *, after: str = ..., limit: int = 100
-    ) -> list[Execution]:
-        """Return open runs with a task that waits to be taken, by run id."""
+    ) -> list[str]:
+        """Return the ids of open runs with a task that waits to be taken, in order."""
         ...
 
 
@@ -58,11 +57,11 @@ async def _bring_back(term: Term, reads: TakeoverReads, loader: Loader, clock: C
             log.warning("takeover scan failed, trying again", extra={"detail": str(error)})
             await clock.sleep(RETRY_SECONDS)
             continue
-        for execution in page:
-            loader.with_run(term, execution.run_id, partial(_republish, term))
+        for run_id in page:
+            loader.with_run(term, run_id, partial(_republish, term))
         if len(page) < PAGE:
             break
-        after = page[-1].run_id
+        after = page[-1]
         await clock.sleep(PAGE_PAUSE_SECONDS)
 
 

@@ -12,18 +12,22 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from odin.core import commands, wire
 from odin.core.decide import Decision
 from odin.core.decide_client import NewRun
 from odin.core.decide_workflow import decide_report, decide_task_failure, is_task_wanted
+from odin.core.door import fit_failure
 from odin.core.execution import AcceptedReport
 from odin.errors import OdinError
 
 from .loader import Loader
-from .replies import Replies
+from .replies import Replies, accepted_of
 from .run import Run
 from .sessions import Session, Sessions
 from .shards import Shards
+from .store.errors import DamagedRunError
 from .term import Term
 from .ticket import GroupRaisedError
 
@@ -75,7 +79,9 @@ class TaskHandler:
         run: Run | None,
         error: OdinError | None,
     ) -> None:
-        if error is not None or not term.is_serving:
+        if isinstance(error, DamagedRunError):
+            self.memory(session, message, term, wire.NotWanted(message.seq))
+        elif error is not None or not term.is_serving:
             self.not_owner(session, message)
         elif run is None:
             self.memory(session, message, term, wire.NotWanted(message.seq))
@@ -224,9 +230,7 @@ class TaskHandler:
         if events is None:
             self.replies.accept(session, message, term, run, accepted)
         else:
-            session.send(
-                wire.WorkflowTaskAccepted(message.seq, tuple(events), accepted.token, closed)
-            )
+            session.send(accepted_of(message.seq, events, accepted, closed=closed))
 
     def _hold_push(self, session: Session, run: Run, term: Term, decision: Decision) -> None:
         """A pushed task is claimed by the worker that it goes to."""
@@ -289,6 +293,8 @@ class TaskHandler:
         run: Run,
         alone: bool,  # noqa: FBT001 - positional, called through Then
     ) -> None:
+        failure = fit_failure(message.failure)
+        message = msgspec.structs.replace(message, failure=failure)
         decision = decide_task_failure(run.execution, message, term.moment())
         if run.warm == session.worker:
             run.warm = ""

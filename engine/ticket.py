@@ -6,10 +6,13 @@ Who waits for it learns how it ended.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TypeAlias
 
 from odin.errors import InternalError, NotOwnerError, OdinError, OutcomeUnknownError
+
+log = logging.getLogger(__name__)
 
 Settled: TypeAlias = Callable[[OdinError | None], None]
 
@@ -87,7 +90,7 @@ class Ticket:
         waiting, self._waiting = self._waiting, []
         for shard_id, settled in waiting:
             if shard_id in errors:
-                settled(errors[shard_id])
+                _tell(settled, errors[shard_id])
             else:
                 self._waiting.append((shard_id, settled))
 
@@ -96,4 +99,11 @@ class Ticket:
         self._is_over = True
         waiting, self._waiting = self._waiting, []
         for shard_id, settled in waiting:
-            settled(self._errors.get(shard_id))
+            _tell(settled, self._errors.get(shard_id))
+
+
+def _tell(settled: Settled, error: OdinError | None) -> None:
+    try:
+        settled(error)
+    except Exception:  # one waiter's fault must not keep the others waiting, nor end the lane
+        log.exception("the end of a group could not be dealt with")

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import asyncpg
 
-from odin.errors import InternalError, OdinError, OutcomeUnknownError, UnavailableError
+from odin.errors import (
+    FailedPreconditionError,
+    InternalError,
+    OdinError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
 from odin.runtime.postgres import WriteOutcome, classify
 
 # What asyncpg lets out when a call fails: the server's word, its own misuse, the network's end.
@@ -18,6 +24,19 @@ class WriteRaisedError(InternalError):
     """
 
     reason = "WRITE_RAISED"
+
+
+class DamagedRunError(FailedPreconditionError):
+    """The row of this one run cannot be read; every other run goes on."""
+
+    reason = "RUN_DAMAGED"
+
+    def __init__(self, shard_id: int, run_id: str, why: str) -> None:
+        super().__init__(
+            f"the row of run {run_id} (shard {shard_id}) cannot be read: {why}; repair it from a"
+            " backup, or delete it with its events",
+            details={"run_id": run_id, "shard_id": shard_id},
+        )
 
 
 def write_error(error: BaseException, what: str) -> OdinError:

@@ -66,12 +66,7 @@ WHERE shard_id = $1;
 
 -- name: scheduled_tasks
 -- Open runs that may have a task that waits to be taken, in the order of their ids, from after $2 on.
-SELECT
-    shard_id, namespace, workflow_id, run_id::text, first_run_id::text, workflow_type, task_queue,
-    origin, build_id, status, next_event_id, state_token, task_token, to_us(started_at),
-    to_us(closed_at), to_us(last_event_at), to_us(run_deadline_at), to_us(execution_deadline_at),
-    task_timeout_ms, cancel_requested, last_message_event_id, last_visible_event_id, signal_count,
-    history_bytes, parent, memo, search_attributes, pending
+SELECT run_id::text
 FROM execution
 WHERE shard_id = $1 AND has_task AND run_id > $2::uuid
 ORDER BY execution.run_id

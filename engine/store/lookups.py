@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .connections import Connections
-from .rows import execution_of, run_id_of
+from .errors import DamagedRunError
+from .rows import execution_or_damage, run_id_of
 from .values import Lookup, StoredRequest
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ class Lookups(Connections):
 
     async def lookup_many(
         self, lookups: Sequence[Lookup]
-    ) -> list[tuple[Execution | None, StoredRequest | None]]:
-        """Return run and request of each look-up, in order.
+    ) -> list[tuple[Execution | DamagedRunError | None, StoredRequest | None]]:
+        """Return run and request of each look-up, in order; an error for a damaged run.
 
         Raises:
             UnavailableError: The database did not answer.
@@ -37,10 +38,10 @@ class Lookups(Connections):
             [None if one.run_id is None else run_id_of(one.run_id) or _NO_RUN for one in lookups],
             [one.request_id for one in lookups],
         )
-        found: list[tuple[Execution | None, StoredRequest | None]] = []
+        found: list[tuple[Execution | DamagedRunError | None, StoredRequest | None]] = []
         for row in rows:
             request = StoredRequest(*row[:_REQUEST_COLUMNS]) if row[0] is not None else None
             columns = row[_REQUEST_COLUMNS:]
-            execution = execution_of(columns) if columns[_RUN_ID] is not None else None
+            execution = execution_or_damage(columns) if columns[_RUN_ID] is not None else None
             found.append((execution, request))
         return found

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from .connections import Connections
-from .rows import event_of, execution_of, run_id_of
+from .errors import DamagedRunError
+from .rows import event_of, execution_of, execution_or_damage, run_id_of
 from .values import OutboxRow, StoredRequest
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ FIRST_RUN_ID: Final = "00000000-0000-0000-0000-000000000000"
 """Below every run id: the cursor of a first page."""
 EVENT_ID_MAX: Final = 2**31 - 1
 PAGE_BYTES: Final = 1_000_000
+_RUN_ID: Final = 3
 
 
 class Reads(Connections):
@@ -30,13 +32,15 @@ class Reads(Connections):
         row = await self._read_row("load_execution", shard_id, wanted)
         return execution_of(row) if row is not None else None
 
-    async def load_many(self, runs: Collection[tuple[int, str]]) -> dict[str, Execution]:
-        """Return the runs (shard, run id) that exist, by run id."""
+    async def load_many(
+        self, runs: Collection[tuple[int, str]]
+    ) -> dict[str, Execution | DamagedRunError]:
+        """Return the runs (shard, run id) that exist, by run id; an error for a damaged one."""
         wanted = [(shard_id, text) for shard_id, run_id in runs if (text := run_id_of(run_id))]
         rows = await self._read(
             "load_many", [shard_id for shard_id, _ in wanted], [run_id for _, run_id in wanted]
         )
-        return {execution.run_id: execution for execution in map(execution_of, rows)}
+        return {row[_RUN_ID]: execution_or_damage(row) for row in rows}
 
     async def load_open(self, shard_id: int, namespace: str, workflow_id: str) -> Execution | None:
         """Return the open run of the workflow id, or None."""
@@ -106,10 +110,10 @@ class Reads(Connections):
 
     async def scheduled_tasks(
         self, shard_id: int, *, after: str = FIRST_RUN_ID, limit: int = 100
-    ) -> list[Execution]:
-        """Return open runs with a task that waits to be taken, by run id, from after `after` on."""
+    ) -> list[str]:
+        """Return the ids of open runs with a task that waits to be taken, from after `after` on."""
         rows = await self._read("scheduled_tasks", shard_id, after, limit)
-        return [execution_of(row) for row in rows]
+        return [row[0] for row in rows]
 
     async def outbox_due(self, shard_ids: Sequence[int], us: int, limit: int) -> list[OutboxRow]:
         """Return outbox rows that may be published again by `us`, longest waiting first."""

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
+import msgspec
+
 from odin.core.events import HistoryEvent
-from odin.core.execution import Execution, unpack_pending
+from odin.core.execution import Execution, Pending, unpack_pending, unpack_values
+from odin.errors import OdinError
+
+from .errors import DamagedRunError
 
 if TYPE_CHECKING:
     import asyncpg
@@ -15,8 +20,12 @@ if TYPE_CHECKING:
 
 
 def execution_of(row: Row) -> Execution:
-    """Return the execution that a row of the `load_*` queries holds."""
-    pending = unpack_pending(row[27])
+    """Return the execution that a row of the `load_*` queries holds.
+
+    Raises:
+        DamagedRunError: What is packed in the row cannot be read.
+    """
+    pending = _unpacked(row)
     return Execution(
         shard_id=row[0],
         namespace=row[1],
@@ -50,6 +59,24 @@ def execution_of(row: Row) -> Execution:
         timers=pending.timers,
         reports=pending.reports,
     )
+
+
+def execution_or_damage(row: Row) -> Execution | DamagedRunError:
+    """Return the execution, or why it cannot be had: one bad row must not cost the others."""
+    try:
+        return execution_of(row)
+    except DamagedRunError as error:
+        return error
+
+
+def _unpacked(row: Row) -> Pending:
+    try:
+        unpack_values(row[25])
+        unpack_values(row[26])
+        return unpack_pending(row[27])
+    except (msgspec.MsgspecError, ValueError, RecursionError, OdinError) as error:
+        # A policy that contradicts itself is an OdinError, text that is not UTF-8 a ValueError.
+        raise DamagedRunError(row[0], row[3], str(error)) from error
 
 
 def event_of(row: asyncpg.Record) -> HistoryEvent:

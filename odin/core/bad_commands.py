@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from odin.core import commands
+from odin.core.door import why_too_large
 from odin.core.execution import Execution
 from odin.core.ids import check_id
 from odin.errors import InvalidArgumentError
 
 PENDING_MAX: Final = 2_000
 """Pending activities, and pending timers, that one run may have."""
+COMMAND_ID_MAX: Final = 2**53
 DURATION_MS_MAX: Final = 10**14
 """Longer spans (some 3,000 years) could not be added to an instant and stored."""
 
@@ -66,6 +68,8 @@ class _Look:
                 self.names.discard(self.activities.pop(command.command_id, ""))
             case commands.ContinueAsNew():
                 return _successor(command)
+            case commands.CompleteWorkflow():
+                return why_too_large((command.result,), "the result: value")
             case _:
                 pass
         return None
@@ -73,6 +77,8 @@ class _Look:
     def _new_id(self, command_id: int) -> str | None:
         if command_id <= self.newest:
             return f"command id {command_id} was used before (newest: {self.newest})"
+        if command_id > COMMAND_ID_MAX:
+            return f"command id {command_id} is beyond {COMMAND_ID_MAX}"
         self.newest = command_id
         return None
 
@@ -95,7 +101,11 @@ class _Look:
                 " heartbeat: without any, the loss of its worker would never be noticed"
             )
         return (
-            _not_id(command.activity_id, f"command {command_id}: activity_id")
+            why_too_large(
+                command.input, f"command {command_id}: activity {command.activity_id!r}: argument"
+            )
+            or _not_id(command.activity_type, f"command {command_id}: activity_type")
+            or _not_id(command.activity_id, f"command {command_id}: activity_id")
             or _not_id(command.task_queue, f"command {command_id}: task_queue")
             or _span(command_id, "start_to_close", command.start_to_close_ms)
             or _span(command_id, "schedule_to_close", command.schedule_to_close_ms)
@@ -105,8 +115,10 @@ class _Look:
 
 
 def _successor(command: commands.ContinueAsNew) -> str | None:
+    memo = () if command.memo is None else command.memo.values()
     return (
-        (command.workflow_type and _not_id(command.workflow_type, "workflow_type"))
+        why_too_large((*command.input, *memo), "continue_as_new: argument")
+        or (command.workflow_type and _not_id(command.workflow_type, "workflow_type"))
         or (command.task_queue and _not_id(command.task_queue, "task_queue"))
         or _span(0, "run_timeout", command.run_timeout_ms)
     )

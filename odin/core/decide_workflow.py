@@ -12,6 +12,7 @@ from odin.core.bad_commands import why_bad
 from odin.core.decide import Change, Decision, Moment
 from odin.core.decide_activity import ended
 from odin.core.decide_client import NewRun, begin
+from odin.core.door import fit_details, fit_failure
 from odin.core.events import (
     ActivityTaskCanceled,
     ActivityTaskCancelRequested,
@@ -241,9 +242,11 @@ def _close(
         case commands.CompleteWorkflow():
             change.close(WorkflowExecutionCompleted(result=command.result), "completed")
         case commands.FailWorkflow():
-            change.close(WorkflowExecutionFailed(failure=command.failure), "failed")
+            change.close(WorkflowExecutionFailed(failure=fit_failure(command.failure)), "failed")
         case commands.CancelWorkflow():
-            change.close(WorkflowExecutionCanceled(details=command.details), "canceled")
+            change.close(
+                WorkflowExecutionCanceled(details=fit_details(command.details)), "canceled"
+            )
         case _ as never:
             assert_never(never)
 

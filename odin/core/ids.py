@@ -15,7 +15,9 @@ RunId = NewType("RunId", str)
 DEFAULT_NAMESPACE = "default"
 DEFAULT_TASK_QUEUE = "default"
 
-_ID = re.compile(r"[A-Za-z0-9._:@-]{1,200}\Z")
+ID_PATTERN = r"^[A-Za-z0-9._:@-]{1,200}\Z"
+"""What an id looks like, for structs whose decoder judges it; "." and ".." are none either."""
+_ID = re.compile(ID_PATTERN)
 _RUN_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 _RESERVED = frozenset({".", ".."})
 

@@ -10,13 +10,14 @@ shard's owner whether each task is still wanted. `range_id` is a hint of where t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from odin.core.ids import check_id
 from odin.core.wire import TaskEntry
+from odin.core.wire.parts import Count, Label, RangeNumber, Seq, ShardNumber
 from odin.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -148,14 +149,13 @@ def pack_size(unpublished: int, workers: int) -> int:
     return max(1, min(PACK_MAX, unpublished // (_PACKS_PER_WORKER * max(1, workers))))
 
 
-_Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-_Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:@-]{1,200}\Z")]
+_Task: TypeAlias = tuple[ShardNumber, RangeNumber, Label, Seq, Count]
 
 
 class _Message(msgspec.Struct, frozen=True):
     v: int
     kind: Literal["w", "a"]
-    tasks: Annotated[list[tuple[_Count, _Count, _Name, _Count, _Count]], Meta(min_length=1)]
+    tasks: Annotated[list[_Task], Meta(min_length=1)]
 
 
 class _Envelope(msgspec.Struct, frozen=True):

@@ -28,7 +28,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 import msgspec
 
 from odin.core import wire
-from odin.errors import DeadlineExceededError, InvalidArgumentError, UnavailableError
+from odin.errors import (
+    DeadlineExceededError,
+    InvalidArgumentError,
+    OdinError,
+    UnavailableError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -331,7 +336,8 @@ class Link:
     def _handle(self, frame: bytes, on_message: Callable[[Message], None]) -> None:
         try:
             messages = self._dialect.decode(frame)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError, OdinError) as error:
+            # Text that is not UTF-8 is a ValueError, a policy that contradicts itself an OdinError.
             log.error(  # noqa: TRY400 - the stack tells nothing that the error does not
                 "link closed, a frame is damaged",
                 extra={"link": self.name, "frame_bytes": len(frame), "detail": str(error)[:200]},

@@ -289,6 +289,7 @@ class Runs:
         log.error(
             "workflow task failed",
             extra={
+                "workflow_id": header.workflow_id,
                 "run_id": header.run_id,
                 "workflow_type": header.workflow_type,
                 "error_type": failure.type,
@@ -323,7 +324,7 @@ class Runs:
             self._telemetry.count("workflow_reports_refused")
             self._drop(run, tell=True)
             return
-        if answer.closed or instance is None:
+        if answer.closed or instance is None or not answer.complete:
             self._drop(run, tell=not answer.closed)
             return
         held, events = run.held, answer.events

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 from hypothesis import strategies as st
@@ -36,19 +36,36 @@ def instances(type_: Any) -> st.SearchStrategy[Any]:  # noqa: ANN401 - any annot
     if type_ in _SCALARS:
         return _SCALARS[type_]
     origin, inside = get_origin(type_), get_args(type_)
-    if origin is Literal:
-        return st.sampled_from(inside)
-    if origin in (Union, UnionType):
-        return st.one_of([instances(one) for one in inside])
-    if origin is tuple:
-        return st.lists(instances(inside[0]), max_size=2).map(tuple)
-    if origin is dict:
-        return st.dictionaries(instances(inside[0]), instances(inside[1]), max_size=2)
+    if origin is not None:
+        return _generic(origin, inside)
     fields = {
         field.name: instances(type_hint(type_, field.name))
         for field in msgspec.structs.fields(type_)
     }
     return st.builds(type_, **fields)
+
+
+def _generic(origin: Any, inside: tuple[Any, ...]) -> st.SearchStrategy[Any]:  # noqa: ANN401 - as above
+    if origin is Literal:
+        return st.sampled_from(inside)
+    if origin is Annotated:
+        return _bounded(inside[0], inside[1])
+    if origin in (Union, UnionType):
+        return st.one_of([instances(one) for one in inside])
+    if origin is tuple:
+        return st.lists(instances(inside[0]), max_size=2).map(tuple)
+    return st.dictionaries(instances(inside[0]), instances(inside[1]), max_size=2)
+
+
+def _bounded(type_: Any, meta: msgspec.Meta) -> st.SearchStrategy[Any]:  # noqa: ANN401 - as above
+    """Return values within the bounds that an annotation states."""
+    if type_ is int:
+        return st.integers(meta.ge, meta.le)
+    if meta.pattern is not None:
+        return st.from_regex(meta.pattern)
+    if type_ is str:
+        return st.text(min_size=meta.min_length or 0, max_size=9)
+    return instances(type_)
 
 
 def type_hint(cls: type[msgspec.Struct], name: str) -> Any:  # noqa: ANN401 - any annotation

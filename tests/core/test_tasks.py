@@ -25,7 +25,7 @@ from odin.errors import InvalidArgumentError
 NAMES = st.from_regex(r"[A-Za-z0-9._:@-]{1,200}", fullmatch=True).filter(
     lambda name: name not in {".", ".."}
 )
-COUNTS = st.integers(min_value=0, max_value=2**63 - 1)
+COUNTS = st.integers(min_value=0, max_value=2**31 - 1)
 KINDS = st.sampled_from(["w", "a"])
 
 

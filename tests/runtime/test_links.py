@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odin.core import wire
+from odin.core.payload import Payload
 from odin.errors import DeadlineExceededError, InvalidArgumentError
 from odin.runtime import links
 from odin.runtime.link_keeper import LinkKeeper
@@ -98,7 +99,8 @@ async def test_a_frame_is_what_the_codec_makes_of_its_messages(count: int) -> No
 async def test_large_messages_are_spread_over_frames_of_bounded_size() -> None:
     pipe = Pipe()
     link = Link(pipe, ENGINE_TO_WORKER, name="x")
-    messages = [wire.Heartbeat(1, "r" * (links.FRAME_BYTES // 3), seq, "t") for seq in range(10)]
+    details = (Payload("json", b"d" * (links.FRAME_BYTES // 3)),)
+    messages = [wire.Heartbeat(1, "r", seq, "t", details) for seq in range(10)]
     async with running(link, []):
         for message in messages:
             link.send(message)

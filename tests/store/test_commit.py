@@ -289,7 +289,7 @@ async def test_a_run_that_goes_from_task_to_task_touches_no_index(
         "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'execution'"
     )
     assert tuple(counts or ()) == (5, 5)
-    assert [one.run_id for one in await store.scheduled_tasks(0)] == [execution.run_id]
+    assert await store.scheduled_tasks(0) == [execution.run_id]
 
     execution.run_deadline_us = now_us + 900_000_000
     await write(WorkflowTask())

@@ -212,10 +212,10 @@ async def test_only_open_runs_with_a_task_to_be_taken_are_paged_through(
     idle = run(0, "idle", workflow_task=WorkflowTask())
     elsewhere = run(1, "elsewhere")
     await store.commit(starting(store.incarnation, terms, *waiting, idle, elsewhere))
-    ordered = sorted(waiting, key=lambda one: one.run_id)
+    ordered = sorted(one.run_id for one in waiting)
     page = await store.scheduled_tasks(0, limit=2)
     assert page == ordered[:2]
-    assert await store.scheduled_tasks(0, after=page[-1].run_id) == ordered[2:]
+    assert await store.scheduled_tasks(0, after=page[-1]) == ordered[2:]
 
 
 async def test_executions_are_listed_newest_first_narrowed_and_in_pages(

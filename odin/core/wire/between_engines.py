@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odin.core.requests import ClientRequest
-from odin.core.wire.parts import Message, ShardEntry
+from odin.core.wire.parts import Count, Message, RangeNumber, Seq, ShardEntry, ShardNumber
 
 
 class PeerHello(Message, frozen=True, tag="peer"):
@@ -21,23 +21,23 @@ class Forward(Message, frozen=True, tag="forward"):
     `timeout_ms` is what is left of the client's deadline.
     """
 
-    seq: int
-    shard_id: int
-    timeout_ms: int
+    seq: Seq
+    shard_id: ShardNumber
+    timeout_ms: Count
     request: ClientRequest
 
 
 class Forwarded(Message, frozen=True, tag="forwarded"):
     """The owner's answer: `body` is msgpack of the answer struct."""
 
-    seq: int
+    seq: Seq
     body: bytes
 
 
 class ForwardFailed(Message, frozen=True, tag="forward_failed"):
     """The owner's refusal: an OdinError in parts."""
 
-    seq: int
+    seq: Seq
     code: str
     reason: str
     message: str
@@ -48,11 +48,11 @@ class ForwardFailed(Message, frozen=True, tag="forward_failed"):
 class Unsubscribe(Message, frozen=True, tag="unsubscribe"):
     """The sender no longer waits for the answer to the Forward with this seq."""
 
-    seq: int
+    seq: Seq
 
 
 class ReleaseTold(Message, frozen=True, tag="released"):
     """The sender has released the shard to the receiver: take it now."""
 
-    shard_id: int
-    range_id: int
+    shard_id: ShardNumber
+    range_id: RangeNumber

@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Final
+
+from msgspec import Meta
+
 from odin.core.commands import Command
 from odin.core.payload import Failure, Payload
-from odin.core.wire.parts import ActivityOutcome, HeldClaim, Message, QueueSpec, TaskEntry, WarmRun
+from odin.core.wire.parts import (
+    ActivityOutcome,
+    Count,
+    EventNumber,
+    HeldClaim,
+    Instant,
+    Label,
+    Message,
+    Name,
+    QueueSpec,
+    Seq,
+    ShardNumber,
+    TaskEntry,
+    Token,
+    WarmRun,
+)
+
+RELEASE_MS_MAX: Final = 600_000
+"""The longest wait that a worker may ask for when it gives a task back."""
+TYPES_MAX: Final = 10_000
+QUEUES_MAX: Final = 1_000
 
 
 class Hello(Message, frozen=True, tag="hello"):
     """The first message of a worker on every connection."""
 
     version: int
-    worker: str
-    name: str
-    build_id: str
-    namespace: str
-    queues: tuple[QueueSpec, ...]
-    workflow_types: tuple[str, ...]
-    activity_types: tuple[str, ...]
-    workflow_slots: int
-    activity_slots: int
+    worker: Label
+    name: Annotated[str, Meta(max_length=200)]
+    build_id: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:@+-]{0,200}\Z")]
+    namespace: Label
+    queues: Annotated[tuple[QueueSpec, ...], Meta(max_length=QUEUES_MAX)]
+    workflow_types: Annotated[tuple[Name, ...], Meta(max_length=TYPES_MAX)]
+    activity_types: Annotated[tuple[Name, ...], Meta(max_length=TYPES_MAX)]
+    workflow_slots: Count
+    activity_slots: Count
 
 
 class Inventory(Message, frozen=True, tag="inventory"):
@@ -28,7 +52,7 @@ class Inventory(Message, frozen=True, tag="inventory"):
     Sent on every connect, and whenever a shard of which it holds something gets a new range_id.
     """
 
-    shards: tuple[int, ...] | None
+    shards: tuple[ShardNumber, ...] | None
     claims: tuple[HeldClaim, ...]
     warm: tuple[WarmRun, ...]
 
@@ -36,36 +60,36 @@ class Inventory(Message, frozen=True, tag="inventory"):
 class ClaimWorkflowTask(Message, frozen=True, tag="claim_w"):
     """Is this workflow task still wanted? `token`: of what the worker holds of the run, or None."""
 
-    seq: int
-    shard_id: int
-    run_id: str
-    number: int
-    token: int | None = None
-    last_event_id: int = 0
+    seq: Seq
+    shard_id: ShardNumber
+    run_id: Name
+    number: Seq
+    token: Token | None = None
+    last_event_id: EventNumber = 0
 
 
 class ClaimActivityTask(Message, frozen=True, tag="claim_a"):
     """Is this attempt still wanted? The same `claim_token` again gets the same answer."""
 
-    seq: int
-    shard_id: int
-    run_id: str
-    command_id: int
-    attempt: int
-    claim_token: str
+    seq: Seq
+    shard_id: ShardNumber
+    run_id: Name
+    command_id: Seq
+    attempt: Count
+    claim_token: Name
 
 
 class ReportWorkflowTask(Message, frozen=True, tag="done_w"):
     """A workflow task was run; `sticky` says that the worker keeps the run warm."""
 
-    seq: int
-    report_id: str
-    shard_id: int
-    run_id: str
-    number: int
-    task_token: int
-    seen: int
-    time_us: int
+    seq: Seq
+    report_id: Name
+    shard_id: ShardNumber
+    run_id: Name
+    number: Seq
+    task_token: Token
+    seen: EventNumber
+    time_us: Instant
     commands: tuple[Command, ...]
     sticky: bool = True
 
@@ -76,34 +100,34 @@ class ReportWorkflowTaskFailure(Message, frozen=True, tag="fail_w"):
     The run stays open.
     """
 
-    seq: int
-    report_id: str
-    shard_id: int
-    run_id: str
-    number: int
-    task_token: int
+    seq: Seq
+    report_id: Name
+    shard_id: ShardNumber
+    run_id: Name
+    number: Seq
+    task_token: Token
     failure: Failure
 
 
 class ReportActivityTask(Message, frozen=True, tag="done_a"):
     """An attempt has ended."""
 
-    seq: int
-    shard_id: int
-    run_id: str
-    command_id: int
-    attempt: int
-    claim_token: str
+    seq: Seq
+    shard_id: ShardNumber
+    run_id: Name
+    command_id: Seq
+    attempt: Count
+    claim_token: Name
     outcome: ActivityOutcome
 
 
 class Heartbeat(Message, frozen=True, tag="beat"):
     """An attempt is alive; answered with CancelActivity when it is not wanted, else not at all."""
 
-    shard_id: int
-    run_id: str
-    command_id: int
-    claim_token: str
+    shard_id: ShardNumber
+    run_id: Name
+    command_id: Seq
+    claim_token: Name
     details: tuple[Payload, ...] = ()
 
 
@@ -111,31 +135,31 @@ class Release(Message, frozen=True, tag="release"):
     """The worker gives unclaimed tasks back: published again after `delay_ms`, no attempt spent."""
 
     tasks: tuple[TaskEntry, ...]
-    delay_ms: int = 500
+    delay_ms: Annotated[int, Meta(ge=0, le=RELEASE_MS_MAX)] = 500
 
 
 class FetchHistory(Message, frozen=True, tag="fetch"):
     """The events after `after_event_id` up to and including `upper_event_id`."""
 
-    seq: int
-    shard_id: int
-    run_id: str
-    after_event_id: int
-    upper_event_id: int
+    seq: Seq
+    shard_id: ShardNumber
+    run_id: Name
+    after_event_id: EventNumber
+    upper_event_id: EventNumber
 
 
 class Evicted(Message, frozen=True, tag="evicted"):
     """The run is no longer in the worker's memory."""
 
-    shard_id: int
-    run_id: str
+    shard_id: ShardNumber
+    run_id: Name
 
 
 class Slots(Message, frozen=True, tag="slots"):
     """Free slots now (embedded transport: the engine pushes no more than these)."""
 
-    workflow_free: int
-    activity_free: int
+    workflow_free: Count
+    activity_free: Count
 
 
 class Receipt(Message, frozen=True, tag="receipt"):
@@ -144,5 +168,5 @@ class Receipt(Message, frozen=True, tag="receipt"):
     `taken` False: no room, publish again later.
     """
 
-    seq: int
+    seq: Seq
     taken: bool = True

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
-import msgspec
+from typing import Annotated, Final, TypeAlias
 
+import msgspec
+from msgspec import Meta
+
+from odin.core.ids import ID_PATTERN
 from odin.core.payload import Failure, Payload
+
+INSTANT_US_MAX: Final = 2**62
+"""As `decide.NEVER_US`: later instants could not be added to and stored."""
+
+# A frame with a value outside of these is damaged, and its link ends: whoever sends it is broken or
+# lies, and what it says must not reach a decision or the database.
+Seq: TypeAlias = Annotated[int, Meta(ge=0, le=2**62)]
+ShardNumber: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+RangeNumber: TypeAlias = Annotated[int, Meta(ge=0, le=2**62)]
+EventNumber: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Instant: TypeAlias = Annotated[int, Meta(ge=0, le=INSTANT_US_MAX)]
+Token: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
+"""Something that is only compared: a run id, a token, an incarnation."""
+Label: TypeAlias = Annotated[str, Meta(pattern=ID_PATTERN)]
+"""Something that is stored in a column or shown: an id."""
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True):
@@ -14,7 +35,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
 class QueueSpec(Message, frozen=True):
     """A task queue that a worker serves, and which kinds of it."""
 
-    task_queue: str
+    task_queue: Label
     workflows: bool
     activities: bool
 
@@ -22,20 +43,20 @@ class QueueSpec(Message, frozen=True):
 class HeldClaim(Message, frozen=True):
     """An attempt that a worker holds, or whose result it has sent and not seen answered."""
 
-    shard_id: int
-    run_id: str
-    command_id: int
-    attempt: int
-    claim_token: str
+    shard_id: ShardNumber
+    run_id: Name
+    command_id: Seq
+    attempt: Count
+    claim_token: Name
 
 
 class WarmRun(Message, frozen=True):
     """A run in a worker's memory, with the newest state token that covers all that it holds."""
 
-    shard_id: int
-    run_id: str
-    token: int
-    last_event_id: int
+    shard_id: ShardNumber
+    run_id: Name
+    token: Token
+    last_event_id: EventNumber
 
 
 class ShardEntry(Message, frozen=True):
@@ -44,9 +65,9 @@ class ShardEntry(Message, frozen=True):
     Owner "" means nobody.
     """
 
-    shard_id: int
-    incarnation: str
-    range_id: int
+    shard_id: ShardNumber
+    incarnation: Annotated[str, Meta(max_length=200)]
+    range_id: RangeNumber
 
 
 class NodeEntry(Message, frozen=True):
@@ -65,20 +86,20 @@ class TaskEntry(Message, frozen=True):
     """
 
     kind: str
-    shard_id: int
-    range_id: int
-    run_id: str
-    number: int
-    attempt: int
+    shard_id: ShardNumber
+    range_id: RangeNumber
+    run_id: Name
+    number: Seq
+    attempt: Count
 
 
 class RunHeader(Message, frozen=True):
     """What a worker must know of a run beside its events."""
 
-    shard_id: int
+    shard_id: ShardNumber
     namespace: str
     workflow_id: str
-    run_id: str
+    run_id: Name
     workflow_type: str
     task_queue: str
     first_run_id: str
@@ -96,10 +117,10 @@ class ActivityOutcome(Message, frozen=True):
 class Ping(Message, frozen=True, tag="ping"):
     """Answered by a Pong with the same number."""
 
-    seq: int
+    seq: Seq
 
 
 class Pong(Message, frozen=True, tag="pong"):
     """The other end is alive."""
 
-    seq: int
+    seq: Seq

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from odin.core.events import HistoryEvent
 from odin.core.payload import Payload
-from odin.core.wire.parts import Message, NodeEntry, RunHeader, ShardEntry, TaskEntry
+from odin.core.wire.parts import (
+    Count,
+    EventNumber,
+    Instant,
+    Message,
+    Name,
+    NodeEntry,
+    RunHeader,
+    Seq,
+    ShardEntry,
+    ShardNumber,
+    TaskEntry,
+    Token,
+)
 
 
 class Welcome(Message, frozen=True, tag="welcome"):
@@ -13,7 +30,7 @@ class Welcome(Message, frozen=True, tag="welcome"):
     version: int
     incarnation: str
     node_id: str
-    shard_count: int
+    shard_count: Annotated[int, Meta(ge=1, le=2**16)]
     shards: tuple[ShardEntry, ...]
     nodes: tuple[NodeEntry, ...]
 
@@ -39,42 +56,42 @@ class WorkflowTaskGranted(Message, frozen=True, tag="granted_w"):
     of the run is to be dropped.
     """
 
-    seq: int
+    seq: Seq
     header: RunHeader
-    number: int
-    attempt: int
-    task_token: int
-    time_us: int
+    number: Seq
+    attempt: Count
+    task_token: Token
+    time_us: Instant
     events: tuple[HistoryEvent, ...]
-    upper_event_id: int
-    token: int
+    upper_event_id: EventNumber
+    token: Token
     from_start: bool
 
 
 class ActivityTaskGranted(Message, frozen=True, tag="granted_a"):
     """The claim holds: everything needed to run the attempt."""
 
-    seq: int
+    seq: Seq
     header: RunHeader
-    command_id: int
+    command_id: Seq
     activity_id: str
     activity_type: str
     task_queue: str
-    attempt: int
-    claim_token: str
+    attempt: Count
+    claim_token: Name
     input: tuple[Payload, ...]
-    scheduled_us: int
+    scheduled_us: Instant
     start_to_close_ms: int | None
     heartbeat_ms: int | None
     deadline_us: int | None
-    now_us: int
+    now_us: Instant
     heartbeat_details: tuple[Payload, ...] = ()
 
 
 class NotWanted(Message, frozen=True, tag="not_wanted"):
     """The task is done, taken by another, or no more; acknowledge its message and forget it."""
 
-    seq: int
+    seq: Seq
 
 
 class NotOwner(Message, frozen=True, tag="not_owner"):
@@ -83,21 +100,23 @@ class NotOwner(Message, frozen=True, tag="not_owner"):
     Ask the owner, with the same ids.
     """
 
-    seq: int
+    seq: Seq
     shard: ShardEntry
-    retry_ms: int = 100
+    retry_ms: Annotated[int, Meta(ge=0, le=60_000)] = 100
 
 
 class WorkflowTaskAccepted(Message, frozen=True, tag="accepted_w"):
     """The report stands: all events after its `seen` up to its batch's last, and the token there.
 
-    `closed` says that the run is closed.
+    `closed` says that the run is closed. Not `complete`: the events are too large for one frame,
+    and without all of them the token is not to be used: let go of the run.
     """
 
-    seq: int
+    seq: Seq
     events: tuple[HistoryEvent, ...]
-    token: int
+    token: Token
     closed: bool = False
+    complete: bool = True
 
 
 class WorkflowTaskRefused(Message, frozen=True, tag="refused_w"):
@@ -107,14 +126,14 @@ class WorkflowTaskRefused(Message, frozen=True, tag="refused_w"):
     reported or because of its commands, and comes again after its backoff).
     """
 
-    seq: int
+    seq: Seq
     reason: str
 
 
 class ActivityReportAnswered(Message, frozen=True, tag="answered_a"):
     """The result is recorded, or (`accepted` False) the attempt is no longer wanted."""
 
-    seq: int
+    seq: Seq
     accepted: bool
 
 
@@ -122,27 +141,27 @@ class PushWorkflowTask(Message, frozen=True, tag="push_w"):
     """The next workflow task of a run that this worker keeps warm, and its unseen events."""
 
     header: RunHeader
-    number: int
-    attempt: int
-    task_token: int
-    time_us: int
-    after_event_id: int
+    number: Seq
+    attempt: Count
+    task_token: Token
+    time_us: Instant
+    after_event_id: EventNumber
     events: tuple[HistoryEvent, ...]
-    upper_event_id: int
-    token: int
+    upper_event_id: EventNumber
+    token: Token
 
 
 class HistoryPage(Message, frozen=True, tag="page"):
     """Events in order; empty when there are none in the range."""
 
-    seq: int
+    seq: Seq
     events: tuple[HistoryEvent, ...]
 
 
 class Tasks(Message, frozen=True, tag="tasks"):
     """Embedded transport: the same ids as a broker message carries. To be answered by a Receipt."""
 
-    seq: int
+    seq: Seq
     task_queue: str
     tasks: tuple[TaskEntry, ...]
 
@@ -150,8 +169,8 @@ class Tasks(Message, frozen=True, tag="tasks"):
 class CancelActivity(Message, frozen=True, tag="cancel_a"):
     """Stop the attempt: it was cancelled, its run is closed, or its claim token is stale."""
 
-    shard_id: int
-    run_id: str
-    command_id: int
-    claim_token: str
+    shard_id: ShardNumber
+    run_id: Name
+    command_id: Seq
+    claim_token: Name
     reason: str
