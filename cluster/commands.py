@@ -20,7 +20,7 @@ Folder = Annotated[
 ]
 
 
-def up(
+def up(  # noqa: PLR0913 - one argument per option
     *,
     engines: Annotated[int, typer.Option(help="How many engines.")] = 3,
     workers: Annotated[int, typer.Option(help="How many workers.")] = 3,
@@ -31,13 +31,19 @@ def up(
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Leave it running and return.")
     ] = False,
+    proxies: Annotated[
+        bool,
+        typer.Option(envvar="ODIN_PROXIES", help="A proxy in every link, for `odin break cut`."),
+    ] = False,
     folder: Folder = None,
 ) -> int:
     """Start a local cluster: servers, engines, mock services, workers.
 
     Examples: `odin up`, `odin up -d --engines 5`, `odin up --load 5`.
     """
-    options = Options(engines=engines, workers=workers, load_rate=rate, mocks=mocks)
+    options = Options(
+        engines=engines, workers=workers, load_rate=rate, mocks=mocks, proxies=proxies
+    )
     place = Place.of(folder)
     if detach:
         return detached.start(options, place)
@@ -82,7 +88,12 @@ def demo(
     every accepted order finished in order and was charged once, else 1. ODIN_LOAD_RATE: the rate.
     """
     settings = load(DemoSettings)
-    options = Options(engines=engines, workers=workers, load_rate=settings.load_rate)
+    options = Options(
+        engines=engines,
+        workers=workers,
+        load_rate=settings.load_rate,
+        proxies=settings.proxies,
+    )
     place = Place.of(folder)
     if not settings.demo_seconds:
         return _attended(options, place)

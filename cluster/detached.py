@@ -123,5 +123,6 @@ def _arguments(options: Options, place: Place) -> list[str]:
         *("--workers", str(options.workers)),
         *("--load", str(options.load_rate)),
         "--mocks" if options.mocks else "--no-mocks",
+        *(["--proxies"] if options.proxies else []),
         *("--folder", str(place.folder)),
     ]

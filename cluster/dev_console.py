@@ -95,7 +95,8 @@ class ConsoleHandler(logging.Handler):
             return
         facts = fields_of(record)
         if record.getMessage() == TASK_FAILED:
-            self._task_failed(record, {key: str(value) for key, value in facts.items()})
+            if record.name.startswith("odin.worker"):  # the engine logs it as well
+                self._task_failed(record, {key: str(value) for key, value in facts.items()})
             return
         text = escape(redact(record.getMessage()))
         shown = " ".join(f"{key}={escape(str(value))}" for key, value in facts.items())

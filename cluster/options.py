@@ -18,10 +18,12 @@ class DemoSettings(Settings):
     Attributes:
         demo_seconds: ODIN_DEMO_SECONDS, after how long the load ends and is verified; 0: never.
         load_rate: ODIN_LOAD_RATE, orders per second.
+        proxies: ODIN_PROXIES, whether a proxy stands in every link.
     """
 
     demo_seconds: float = Field(default=0.0, ge=0, le=86_400)
     load_rate: float = Field(default=5.0, gt=0, le=1_000)
+    proxies: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Options:
         load_rate: Orders per second of the synthetic load; 0 for none.
         mocks: Whether the mock services run.
         seconds: After how long the load ends by itself; 0: when it is told to.
+        proxies: Whether a proxy stands in every link, so that links can be broken on purpose.
     """
 
     engines: int = 3
@@ -41,6 +44,7 @@ class Options:
     load_rate: float = 0.0
     mocks: bool = True
     seconds: float = 0.0
+    proxies: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot run.

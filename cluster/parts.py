@@ -27,8 +27,8 @@ Reach: TypeAlias = Callable[[str, str], str]
 
 MOCKS: Final = ("payments", "shipping", "drivers")
 # Which kinds end first: nobody is to lose what it still needs for an orderly end.
-STOP_ORDER: Final = ("load", "worker", "mock", "engine")
-START_ORDER: Final = (("engine", "mock"), ("worker",), ("load",))
+STOP_ORDER: Final = ("load", "worker", "mock", "engine", "proxy")
+START_ORDER: Final = (("proxy",), ("engine", "mock"), ("worker",), ("load",))
 # Settings of somebody else's deployment that would move or rename our parts.
 _NOT_OURS: Final = ("ODIN_HTTP_ADVERTISE", "ODIN_MOCK_DSN", "ODIN_MOCK_HOST", "ODIN_LOAD_RUN")
 
@@ -86,18 +86,26 @@ def plan(
     """
     base = environment_of({k: v for k, v in environ.items() if k not in _NOT_OURS})
     engines = _named("engine", options.engines)
-    found = [_engine(name, ports[name], reach, base) for name in engines]
+    found = [_engine(name, ports, reach, base, engines) for name in engines]
     if options.mocks:
         found += [_mock(name, ports[name], reach, base, engines) for name in MOCKS]
     found += [
-        _worker(name, options, reach, base, engines) for name in _named("worker", options.workers)
+        _worker(name, options, ports, reach, base) for name in _named("worker", options.workers)
     ]
     if options.load_rate > 0:
         found.append(_load(options, place, reach, base, engines))
     return found
 
 
-def _engine(name: str, port: int, reach: Reach, base: Mapping[str, str]) -> Part:
+def _engine(
+    name: str,
+    ports: Mapping[str, int],
+    reach: Reach,
+    base: Mapping[str, str],
+    engines: Sequence[str],
+) -> Part:
+    port = ports[name]
+    others = [one for one in engines if one != name]
     settings = {
         **_broker(name, reach),
         "ODIN_POSTGRES_DSN": reach(name, "postgres"),
@@ -105,6 +113,7 @@ def _engine(name: str, port: int, reach: Reach, base: Mapping[str, str]) -> Part
         "ODIN_NODE_ID": name,
         "ODIN_HTTP_HOST": LOOPBACK,
         "ODIN_HTTP_PORT": str(port),
+        "ODIN_ENGINE_ROUTES": _routes(name, others, ports, reach),
     }
     return Part(
         name=name,
@@ -132,13 +141,19 @@ def _mock(
 
 
 def _worker(
-    name: str, options: Options, reach: Reach, base: Mapping[str, str], engines: Sequence[str]
+    name: str,
+    options: Options,
+    ports: Mapping[str, int],
+    reach: Reach,
+    base: Mapping[str, str],
 ) -> Part:
+    engines = _named("engine", options.engines)
     settings = {
         **_broker(name, reach),
         "ODIN_VALKEY_URL": reach(name, "valkey"),
         "ODIN_ENGINES": ",".join(reach(name, engine) for engine in engines),
         "ODIN_WORKER_ID": name,
+        "ODIN_WORKER_ROUTES": _routes(name, engines, ports, reach),
     }
     for mock in MOCKS:
         variable = f"ODIN_{mock.upper()}_URL"
@@ -177,6 +192,14 @@ def _broker(name: str, reach: Reach) -> dict[str, str]:
     if not url:
         return {"ODIN_BROKER": "embedded", "ODIN_AMQP_URL": ""}
     return {"ODIN_BROKER": "rabbitmq", "ODIN_AMQP_URL": url}
+
+
+def _routes(name: str, engines: Sequence[str], ports: Mapping[str, int], reach: Reach) -> str:
+    """Return how the part translates the addresses that engines tell of themselves."""
+    told = {f"http://{LOOPBACK}:{ports[engine]}": reach(name, engine) for engine in engines}
+    return ",".join(
+        f"{address}={dialled}" for address, dialled in told.items() if address != dialled
+    )
 
 
 def _named(kind: str, count: int) -> list[str]:

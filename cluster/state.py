@@ -96,6 +96,7 @@ class Secrets(msgspec.Struct, kw_only=True):
     amqp_url: str = ""
     valkey_url: str = ""
     mock_admin_token: str = ""
+    proxy_token: str = ""
 
 
 def read_state(place: Place) -> ClusterState | None:

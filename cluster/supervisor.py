@@ -28,6 +28,8 @@ from .footer import described
 from .identity import end_recorded, fingerprint
 from .parts import START_ORDER, STOP_ORDER, listening, plan
 from .ports import Reservations, choose_ports
+from .proxying import NAME as PROXY
+from .proxying import proxied, proxy_part
 from .runner import PartRunner
 from .servers.common import secret_file
 from .state import ClusterState, PartState, Phase, Secrets, read_state, write_secrets, write_state
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from odin.runtime.clock import Clock
 
     from .options import Options
-    from .parts import Part
+    from .parts import Part, Reach
     from .place import Place
 
 START_SECONDS: Final = 60.0
@@ -49,7 +51,7 @@ ROTATE_SECONDS: Final = 5.0
 LEFTOVER_SECONDS: Final = 4.0
 # What each kind has to end by itself; what is then left is killed. With the servers' share and the
 # killing itself the whole stays below ten seconds.
-GRACE_SECONDS: Final = {"load": 2.0, "worker": 2.0, "mock": 0.7, "engine": 2.3}
+GRACE_SECONDS: Final = {"load": 2.0, "worker": 2.0, "mock": 0.7, "engine": 2.3, "proxy": 0.7}
 STOP_SECONDS: Final = 8.5
 SERVERS_SECONDS_MIN: Final = 1.2
 # Where clients look for an engine that nobody named.
@@ -207,18 +209,34 @@ class Cluster:
         def reach(part: str, dependency: str) -> str:  # noqa: ARG001 - here all are reached directly
             return addresses[dependency]
 
+        parts = self._parts(ports, reach)
         secrets = Secrets(
             postgres_dsn=urls["postgres"],
             amqp_url=urls.get("rabbitmq", ""),
             valkey_url=urls["valkey"],
             mock_admin_token=token,
+            proxy_token=secret_file(self._place.folder / "proxy-token"),
         )
         write_secrets(self._place, secrets)
         self._place.begin_client_log()
-        for part in plan(self._options, self._place, ports, reach, self._environ):
+        for part in parts:
             self.add(part)
         workers = [name for name, one in self.runners.items() if one.part.kind == "worker"]
         self.watcher = Watcher(self.dsn, urls["valkey"], engines, workers, self._clock)
+
+    def _parts(self, ports: Mapping[str, int], reach: Reach) -> list[Part]:
+        """Return the parts; with a proxy in every link, if one is wanted."""
+
+        def planned(way: Reach) -> list[Part]:
+            return plan(self._options, self._place, ports, way, self._environ)
+
+        if not self._options.proxies:
+            return planned(reach)
+        through = proxied(planned, reach, self._reservations)
+        port = choose_ports([PROXY], None, self._reservations)[PROXY]
+        token = secret_file(self._place.folder / "proxy-token")
+        proxy = proxy_part(through.wires, port, token, self._environ)
+        return [proxy, *planned(through.reach)]
 
     def add(self, part: Part) -> PartRunner:
         """Add a part to what is kept running; it is started with its kind."""

@@ -191,13 +191,14 @@ class Engine:
 
     def _dialler(self, session: ClientSession) -> Callable[[str], Awaitable[Socket]]:
         """Return how links to other engines are opened."""
-        token = self._settings.token
+        token, routes = self._settings.token, self._settings.routes
 
         def headers() -> dict[str, str]:
             return {"Authorization": f"Bearer {token}"} if token else {}
 
         async def connect(address: str) -> Socket:
-            return await connect_socket(session, address, PEER_PATH, headers)
+            dialled = routes.get(address, address)
+            return await connect_socket(session, dialled, PEER_PATH, headers)
 
         return connect
 
