@@ -19,6 +19,8 @@ from .state import ClusterState, read_state, write_state
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from odin.runtime.clock import Clock
+
     from .options import Options
     from .place import Place
 
@@ -95,6 +97,7 @@ def _pass_on(log_path: Path, seen: int) -> int:
 
 async def _stop(place: Place, state: ClusterState) -> int:
     clock = SystemClock()
+    await _thaw(place, clock)
     supervisor = (state.pid, state.fingerprint)
     if state.is_supervised:
         os.kill(state.pid, signal.SIGTERM)
@@ -114,6 +117,13 @@ async def _stop(place: Place, state: ClusterState) -> int:
         write_state(place, last)
     sys.stderr.write("stopped\n")
     return 0
+
+
+async def _thaw(place: Place, clock: Clock) -> None:
+    """Let go on what was frozen on purpose: it could not end in order."""
+    from .breaking import Breaker  # noqa: PLC0415 - with all of its imports, needed here alone
+
+    await Breaker(place, clock).heal(lambda one: one.kind == "frozen")
 
 
 def _arguments(options: Options, place: Place) -> list[str]:

@@ -42,3 +42,12 @@ SELECT sku
 FROM mock_stock
 WHERE available + reserved + shipped <> total
 ORDER BY sku;
+
+-- name: terminate_backends
+-- Of odin's own processes, this one excepted.
+SELECT count(*) FILTER (WHERE pg_terminate_backend(pid))
+FROM pg_stat_activity
+WHERE backend_type = 'client backend'
+  AND pid <> pg_backend_pid()
+  AND datname = current_database()
+  AND application_name LIKE 'odin-%';

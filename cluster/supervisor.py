@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 
-from odin.errors import FailedPreconditionError
+from odin.errors import FailedPreconditionError, OdinError
 from odin.runtime.clock import pause
 from odin.runtime.migrate import migrate
+from odin.runtime.redaction import redact
 
 from . import logfile
 from .backing import Backing
+from .breaking import Breaker
 from .figures import Watcher
 from .footer import described
 from .identity import end_recorded, fingerprint
@@ -31,7 +33,7 @@ from .ports import Reservations, choose_ports
 from .proxying import NAME as PROXY
 from .proxying import proxied, proxy_part
 from .runner import PartRunner
-from .servers.common import secret_file
+from .servers.common import ServerError, secret_file
 from .state import ClusterState, PartState, Phase, Secrets, read_state, write_secrets, write_state
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ POLL_SECONDS: Final = 0.1
 STATE_SECONDS: Final = 0.25
 ROTATE_SECONDS: Final = 5.0
 LEFTOVER_SECONDS: Final = 4.0
+HEAL_SECONDS: Final = 0.25
+HEAL_SECONDS_MAX: Final = 1.0
 # What each kind has to end by itself; what is then left is killed. With the servers' share and the
 # killing itself the whole stays below ten seconds.
 GRACE_SECONDS: Final = {"load": 2.0, "worker": 2.0, "mock": 0.7, "engine": 2.3, "proxy": 0.7}
@@ -101,6 +105,7 @@ class Cluster:
         self._written: ClusterState | None = None
         self._phase: Phase = "starting"
         self._started_at = clock.wall().isoformat(timespec="seconds")
+        self._breaker = Breaker(place, clock)
         self.runners: dict[str, PartRunner] = {}
         self.watcher: Watcher | None = None
 
@@ -124,6 +129,7 @@ class Cluster:
         """
         self._group = group
         last = read_state(self._place)
+        await self._breaker.forget_all()
         await self._end_leftovers(last)
         self._backing = backing = Backing(
             self._place,
@@ -137,6 +143,7 @@ class Cluster:
         await backing.start()
         group.create_task(backing.watch(self._over), name="watch servers")
         group.create_task(self._keep_logs_short(), name="logs")
+        group.create_task(self._keep_healing(), name="heal")
         began = self._clock.boottime()
         try:
             applied = await migrate(self.dsn)
@@ -151,6 +158,7 @@ class Cluster:
 
     async def stop(self) -> None:
         """Stop everything in order, within ten seconds."""
+        await self._heal_all()
         self._phase = "stopping"
         until = self._clock.boottime() + STOP_SECONDS
         if self.watcher is not None:
@@ -299,6 +307,23 @@ class Cluster:
         while not await pause(self._clock, self._over, ROTATE_SECONDS):
             for path in sorted(self._place.logs.glob("*.log")):
                 await asyncio.to_thread(logfile.rotate, path)
+
+    async def _keep_healing(self) -> None:
+        """Heal what was broken on purpose once its time is over."""
+        while not await pause(self._clock, self._over, HEAL_SECONDS):
+            try:
+                for one in await self._breaker.heal_due():
+                    self._tell(f"healed: {one.what}")
+            except (ServerError, OdinError) as error:  # it stays on record, and is tried again
+                self._tell(f"cannot heal yet: {redact(str(error))}")
+
+    async def _heal_all(self) -> None:
+        """Heal everything: a frozen part could not end in order. An alarm ends with its broker."""
+        try:
+            async with asyncio.timeout(HEAL_SECONDS_MAX):
+                await self._breaker.heal(lambda one: one.kind != "alarm")
+        except (TimeoutError, OdinError) as error:
+            self._tell(f"could not heal: {redact(str(error)) or 'no time'}")
 
     def _write(self) -> None:
         runners = self.runners.values()

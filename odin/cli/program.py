@@ -52,6 +52,8 @@ COMMANDS: Final[dict[str, Entry]] = {
     "ps": Entry("service:cluster", "ps", "Show the local cluster's processes.", _LOCAL),
     "logs": Entry("service:cluster", "logs", "Show the local cluster's logs.", _LOCAL),
     "demo": Entry("service:cluster", "demo", "Run the demo on this machine.", _LOCAL),
+    "break": Entry("service:cluster", "break_things", "Break a part on purpose.", _LOCAL),
+    "heal": Entry("service:cluster", "heal", "Heal what was broken on purpose.", _LOCAL),
     "bench": Entry("service:bench", "bench", "Measure throughput and latency.", _LOCAL),
     "version": Entry("odin.cli.versions", "version", "Print the version.", _LOCAL),
 }
