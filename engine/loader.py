@@ -120,7 +120,7 @@ class Loader:
             )
         run = _in_memory(term, request, wanted)
         if run is None and execution is not None:
-            run = self._install(term, self._sound(execution))
+            run = self._install(term, self._sound(execution), is_newest=wanted is None)
         return run, known
 
     def with_run(self, term: Term, run_id: str, loaded: Loaded) -> None:
@@ -211,7 +211,7 @@ class Loader:
             run = term.runs.get(run_id)
             if failed is None and run is None and run_id in found:
                 try:
-                    run = self._install(term, self._sound(found[run_id]))
+                    run = self._install(term, self._sound(found[run_id]), is_newest=False)
                 except DamagedRunError as damage:
                     failed = damage
             for loaded in waiting:
@@ -232,13 +232,13 @@ class Loader:
             log.error("run left alone", extra={"run_id": run_id, "detail": str(execution)[:500]})
         raise execution
 
-    def _install(self, term: Term, execution: Execution) -> Run:
+    def _install(self, term: Term, execution: Execution, *, is_newest: bool) -> Run:
         """Keep a loaded run, with what inventories have said of it."""
         run = term.runs.get(execution.run_id)
         if run is not None:
             return run
         run = Run(execution, term.touched())
-        term.add(run)
+        term.add(run, is_newest=is_newest)
         term.adopt(run)
         return run
 

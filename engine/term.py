@@ -117,14 +117,18 @@ class Term:
         """Return what memory knows of the run's started attempts."""
         return Liveness(run.beats, self.began_us + GRACE_US, self.began_us)
 
-    def add(self, run: Run) -> None:
-        """Keep a run that was loaded or begun."""
+    def add(self, run: Run, *, is_newest: bool) -> None:
+        """Keep a run that was loaded or begun.
+
+        Args:
+            run: The run.
+            is_newest: Whether it is known to be the newest run of its workflow id. An open run
+                always is; a closed one that was asked for by its run id may have successors.
+        """
         execution = run.execution
         self.runs[execution.run_id] = run
-        key = (execution.namespace, execution.workflow_id)
-        known = self.latest.get(key)
-        if known is None or known.execution.started_us <= execution.started_us:
-            self.latest[key] = run
+        if is_newest or execution.is_open:
+            self.latest[execution.namespace, execution.workflow_id] = run
 
     def adopt(self, run: Run) -> None:
         """Take over what inventories said of a run before it was loaded, and queue what is due."""
@@ -225,7 +229,7 @@ class Term:
         run.touched_at = self._home.clock.boottime()
         run.take(decision)
         if decision.is_new:
-            self.add(run)
+            self.add(run, is_newest=True)
         known = decision.acknowledged
         if known is not None:
             execution = decision.execution

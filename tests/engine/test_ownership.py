@@ -5,10 +5,18 @@ import time
 
 import pytest
 
-from odin.client import Client
+from odin.client import Client, WorkflowContinuedAsNewError
 from odin.errors import UnavailableError
 from tests.engine.bed import Bed, running_bed
-from tests.engine.flows import ACTIVITIES, WORKFLOWS, Collect, many_steps, one_step, sleeper
+from tests.engine.flows import (
+    ACTIVITIES,
+    WORKFLOWS,
+    Collect,
+    CountOn,
+    many_steps,
+    one_step,
+    sleeper,
+)
 
 TAKEOVER_SECONDS_MAX = 12.0
 
@@ -117,6 +125,23 @@ async def test_acknowledged_signals_survive_the_loss_of_every_term(bed: Bed) -> 
 
     async with asyncio.timeout(30):
         assert await handle.result() == list(range(20))
+
+
+async def test_a_closed_run_that_is_read_again_is_not_taken_for_the_newest(bed: Bed) -> None:
+    await bed.start_worker(WORKFLOWS, ACTIVITIES)
+    handle = await bed.client.start_workflow(CountOn.run, args=[0, 2], id="chain")
+    first_run_id = handle.run_id
+    await handle.signal(CountOn.tick)
+    await bed.until("SELECT count(*) = 2 FROM execution WHERE workflow_id = 'chain'")
+    await bed.execute("UPDATE shard SET range_id = range_id + 1")  # memory is gone
+    closed = bed.client.get_workflow_handle("chain", run_id=first_run_id)
+    async with asyncio.timeout(20):
+        with pytest.raises(WorkflowContinuedAsNewError):
+            await closed.result(follow_runs=False)
+
+        await bed.client.get_workflow_handle("chain").signal(CountOn.tick)
+
+        assert await bed.client.get_workflow_handle("chain").result() == 2
 
 
 async def test_a_second_engine_of_one_node_id_refuses_to_start(bed: Bed) -> None:
