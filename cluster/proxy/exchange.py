@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,6 @@ from .faults import Fault, LinkName, Order
 from .gateway import Gateway
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .settings import Wire
 
 log = logging.getLogger(__name__)
