@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import odin
 from odin.core.events import WorkflowExecutionStarted, from_history
@@ -31,10 +33,11 @@ from .api.views import (
 from .closings import outcome_of
 from .metrics import samples
 from .node import Node
+from .store.rows import run_id_of
 from .store.values import ExecutionFilter
 from .store.values import ExecutionSummary as SummaryRow
 
-EVENT_ID_MAX = 2**31 - 1
+_STARTED: Final = re.compile(r"[0-9]{1,18}\Z", re.ASCII)
 
 
 class EngineBackend:
@@ -120,19 +123,22 @@ class EngineBackend:
         """Return a page of stored events."""
         shard_id, execution = await self._find(namespace, workflow_id, run_id)
         store = self._node.store
-        upper = EVENT_ID_MAX if before is None else before
+        # A page ends by its bytes too, so only the ids tell whether there is more.
+        newest = execution.next_event_id - 1
+        lower = min(after or 0, newest)
+        upper = newest if before is None else min(before - 1, newest)
         if newest_first:
             events = await store.events_newest_first(
-                shard_id, execution.run_id, before=upper, limit=limit + 1
+                shard_id, execution.run_id, before=upper + 1, limit=limit
             )
-            events = [event for event in events if event.event_id > (after or 0)]
+            events = [event for event in events if event.event_id > lower]
+            has_more = bool(events) and events[-1].event_id > lower + 1
         else:
             events = await store.events(
-                shard_id, execution.run_id, after=after or 0, upto=upper - 1, limit=limit + 1
+                shard_id, execution.run_id, after=lower, upto=upper, limit=limit
             )
-        return HistoryPageView(
-            run_id=execution.run_id, events=tuple(events[:limit]), has_more=len(events) > limit
-        )
+            has_more = bool(events) and events[-1].event_id < upper
+        return HistoryPageView(run_id=execution.run_id, events=tuple(events), has_more=has_more)
 
     def cluster(self) -> ClusterView:
         """Return the nodes as this one knows them."""
@@ -263,6 +269,6 @@ def _parse_cursor(cursor: str | None) -> tuple[int, str] | None:
     if cursor is None:
         return None
     started, _, run_id = cursor.partition(".")
-    if not started.isdigit() or not run_id:
+    if not _STARTED.match(started) or run_id_of(run_id) != run_id:
         raise InvalidArgumentError("this cursor was not made by odin", reason="BAD_CURSOR")
     return int(started), run_id

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 import odin
+from odin.core.payload import REQUEST_BYTES_MAX
 from odin.runtime.http import install_http_rules
 
 from .call import Endpoint
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from .backend import Backend
 
 TITLE: Final = "odin engine"
-BODY_BYTES_MAX: Final = 1024 * 1024
 
 
 def create_app(
@@ -44,6 +44,7 @@ def create_app(
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
     )
     counts: dict[tuple[str, int], int] = {}
     all_routes = routes(Writing(backend), Reading(backend, counts))
@@ -59,7 +60,7 @@ def create_app(
         return described
 
     app.openapi = openapi  # type: ignore[method-assign] # how FastAPI is told of another document
-    install_http_rules(app, token=token, body_bytes_max=BODY_BYTES_MAX)
+    install_http_rules(app, token=token, body_bytes_max=REQUEST_BYTES_MAX)
     if mount is not None:
         mount(app)
     return app

@@ -26,8 +26,8 @@ _TEXT_CHARS_MAX: Final = 1_000
 _DAYS_MAX_SECONDS: Final = 10 * 366 * 86_400
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=_DAYS_MAX_SECONDS, description="Seconds.")]
-_ID_SCHEMA: Final = {"pattern": "^[A-Za-z0-9._:@-]{1,200}$"}  # shown here, judged by check_id
-Id = Annotated[str, msgspec.Meta(examples=["order-7"], extra_json_schema=_ID_SCHEMA)]
+ID_SCHEMA: Final = {"pattern": "^[A-Za-z0-9._:@-]{1,200}$"}  # shown here, judged by check_id
+Id = Annotated[str, msgspec.Meta(examples=["order-7"], extra_json_schema=ID_SCHEMA)]
 Arguments = Annotated[
     list[msgspec.Raw],
     msgspec.Meta(

@@ -9,6 +9,8 @@ import msgspec
 
 from odin.errors import Code
 
+from .bodies import ID_SCHEMA
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -122,7 +124,7 @@ def _response(description: str, content: dict[str, Any]) -> dict[str, Any]:
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
     places = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", **ID_SCHEMA}}
         for name in _PLACE.findall(route.path)
     ]
     headers = [

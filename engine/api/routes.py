@@ -9,7 +9,7 @@ import msgspec
 from odin.core.execution import STATUSES
 from odin.core.requests import Accepted, Started
 
-from .bodies import ReasonBody, SignalBody, StartBody
+from .bodies import ID_SCHEMA, ReasonBody, SignalBody, StartBody
 from .call import Handler
 from .reading import HISTORY_LIMIT, HISTORY_LIMIT_MAX, LIST_LIMIT, LIST_LIMIT_MAX
 from .views import (
@@ -55,7 +55,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 _ONE: Final = "/v1/executions/{workflow_id}"
 _TEXT: Final = {"type": "string"}
-_NAMESPACE: Final = Parameter("namespace", {**_TEXT, "default": "default"}, "The namespace.")
+_ID: Final = {**_TEXT, **ID_SCHEMA}
+_NAMESPACE: Final = Parameter("namespace", {**_ID, "default": "default"}, "The namespace.")
 _RUN_ID: Final = Parameter("run_id", {**_TEXT, "format": "uuid"}, "One run; else the newest.")
 _TARGET: Final = (_NAMESPACE, _RUN_ID)
 _WRITE_REFUSALS: Final = (400, 401, 403, 404, 409, 422, 429, 500, 503, 504)
@@ -71,8 +72,8 @@ _LIST: Final = (
     _NAMESPACE,
     Parameter("status", _TEXT, f"One or several of {', '.join(STATUSES)}, with commas."),
     Parameter("failed", {"type": "boolean"}, "Failed, terminated or timed out; or none of these."),
-    Parameter("workflow_type", _TEXT, "The workflow type."),
-    Parameter("workflow_id", _TEXT, "How the workflow id begins."),
+    Parameter("workflow_type", _ID, "The workflow type."),
+    Parameter("workflow_id", _ID, "How the workflow id begins."),
     Parameter(
         "started_after", {**_TEXT, "format": "date-time"}, "Started at this instant or later."
     ),

@@ -17,11 +17,13 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
+from odin.core.payload import REQUEST_BYTES_MAX
 from odin.errors import (
     InvalidArgumentError,
     NotLeaderError,
     OdinError,
     OutcomeUnknownError,
+    PayloadError,
     ResourceExhaustedError,
     UnavailableError,
 )
@@ -128,8 +130,15 @@ class Transport:
 
         Raises:
             OutcomeUnknownError: A write was sent, and whether it happened is not known.
+            PayloadError: The body is larger than an engine takes; nothing was sent.
             OdinError: It was refused and nothing happened, or no engine could be reached.
         """
+        if request.body is not None and len(request.body) > REQUEST_BYTES_MAX:
+            raise PayloadError(
+                f"the request has {len(request.body)} bytes, more than the {REQUEST_BYTES_MAX}"
+                " allowed; store large values elsewhere and pass references",
+                reason="BODY_TOO_LARGE",
+            )
         progress = _Progress()
         ends_at = time.monotonic() + deadline_seconds
         copy_seconds = deadline_seconds

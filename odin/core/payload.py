@@ -18,6 +18,8 @@ from odin.errors import PayloadError
 
 JSON: Final = "json"
 PAYLOAD_BYTES_MAX: Final = 256 * 1024
+REQUEST_BYTES_MAX: Final = 1024 * 1024
+"""The body of one request to the HTTP API."""
 DEPTH_MAX: Final = 64
 MESSAGE_CHARS_MAX: Final = 4_096
 STACK_CHARS_MAX: Final = 8_192

@@ -17,6 +17,7 @@ from odin.runtime.http.problem import (
     problem_of,
     problem_response,
 )
+from odin.runtime.http.protocol import ConnectionLimits
 from odin.runtime.http.query import StrictRoute, json_body, refuse_unknown, refuse_unknown_query
 from odin.runtime.http.server import bind, serve_http
 from odin.runtime.http.strict_json import strict_json
@@ -59,6 +60,7 @@ __all__ = [
     "BODY_SECONDS_MAX",
     "MEDIA_TYPE",
     "BodyLimits",
+    "ConnectionLimits",
     "Guard",
     "SecurityHeaders",
     "StrictRoute",

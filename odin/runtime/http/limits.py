@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
 BODY_SECONDS_MAX = 10.0
+DISCARDED_BYTES_MAX = 32 * 1024 * 1024
+DISCARD_SECONDS = 2.0
 
 
 class BodyLimits:
@@ -42,7 +44,9 @@ class BodyLimits:
             body = await self._read(scope, receive)
         except OdinError as error:
             status = 413 if isinstance(error, InvalidArgumentError) else 408
-            # The rest of the body is not read, so the connection cannot carry another request.
+            if status == 413:  # noqa: PLR2004 - as the line before says
+                await self._discard(receive)
+            # The rest of the body is not kept, so the connection cannot carry another request.
             response = problem_response(
                 error, scope["path"], status=status, headers={"Connection": "close"}
             )
@@ -76,6 +80,23 @@ class BodyLimits:
                 f"the body did not arrive within {self._seconds_max:g} s",
                 reason="REQUEST_TOO_SLOW",
             ) from None
+
+    async def _discard(self, receive: Receive) -> None:
+        """Read on for a moment and keep nothing.
+
+        A connection that is closed while the sender still sends is reset, and the answer with it:
+        the sender would never learn why.
+        """
+        left = DISCARDED_BYTES_MAX
+        try:
+            async with asyncio.timeout(min(DISCARD_SECONDS, self._seconds_max)):
+                while left > 0:
+                    message = await receive()
+                    left -= len(message.get("body", b""))
+                    if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                        return
+        except TimeoutError:
+            return
 
     def _too_large(self) -> InvalidArgumentError:
         return InvalidArgumentError(

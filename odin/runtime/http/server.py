@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from odin.errors import ConfigurationError
+from odin.runtime.http.protocol import BoundedProtocol, ConnectionLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +65,7 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def serve_http(
+async def serve_http(  # noqa: PLR0913 - one place where a server is composed
     app: ASGIApp,
     host: str,
     port: int,
@@ -71,6 +73,7 @@ async def serve_http(
     *,
     sockets: Sequence[socket.socket] | None = None,
     on_bound: Callable[[int], None] | None = None,
+    limits: ConnectionLimits | None = None,
 ) -> None:
     """Serve `app` until `stop` is set and the requests in hand are answered (2 s at most).
 
@@ -83,6 +86,7 @@ async def serve_http(
         stop: The service's stop event.
         sockets: Sockets bound already, in place of `host` and `port`; closed at the end.
         on_bound: Called with the port once connections are accepted.
+        limits: What connections may cost.
 
     Raises:
         ConfigurationError: the address cannot be listened on.
@@ -97,6 +101,7 @@ async def serve_http(
         access_log=False,
         backlog=_BACKLOG,
         date_header=False,
+        http=partial(BoundedProtocol, limits=(limits or ConnectionLimits()).within_files()),  # type: ignore[arg-type]  # uvicorn calls what it is given
         lifespan="off",
         log_config=None,
         proxy_headers=False,
