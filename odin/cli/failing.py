@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Final
 
-from odin.errors import Code, OdinError
+from odin.errors import Code, ConfigurationError, OdinError
 
 EXIT_RUN_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -46,6 +46,23 @@ _NEXT: Final = {
 }
 _USAGE: Final = frozenset({Code.INVALID_ARGUMENT})
 _UNREACHABLE: Final = frozenset({Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED})
+
+
+# What only the extra `server` brings: an author's own missing package is another matter.
+_OF_SERVER: Final = frozenset(
+    ["asyncpg", "fastapi", "pydantic", "pydantic_settings", "starlette", "uvicorn", "valkey"]
+)
+
+
+def of_missing_extra(error: ModuleNotFoundError) -> ConfigurationError | None:
+    """Return what to tell about a package that this command needs and that is not installed."""
+    name = (error.name or "").partition(".")[0]
+    if name not in _OF_SERVER:
+        return None
+    return ConfigurationError(
+        f"this command runs servers, and the package {name!r} for that is not installed:"
+        " pip install 'odin-workflows[server,dev]'"
+    )
 
 
 def exit_code_of(error: OdinError) -> int:

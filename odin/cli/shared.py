@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, ge
 
 import typer
 
-from odin.cli.failing import EXIT_USAGE, report
+from odin.cli.failing import EXIT_USAGE, of_missing_extra, report
 from odin.errors import OdinError
 
 if TYPE_CHECKING:
@@ -65,6 +65,10 @@ def with_shared_options(load: Callable[[E], Callable[..., Any]], entry: E) -> Ca
         function = load(entry)
     except OdinError as error:
         raise SystemExit(report(error, as_json=False)) from error
+    except ModuleNotFoundError as error:
+        if (told := of_missing_extra(error)) is None:
+            raise
+        raise SystemExit(report(told, as_json=False)) from error
     own = _parameters(function)
     shared = [one for one in _parameters(_options) if one.name not in {p.name for p in own}]
 
@@ -91,6 +95,10 @@ def _run(function: Callable[..., Any], given: dict[str, Any], *, as_json: bool) 
         if expected is None:
             raise
         return report(expected, as_json=as_json)
+    except ModuleNotFoundError as error:
+        if (told := of_missing_extra(error)) is None:
+            raise
+        return report(told, as_json=as_json)
     except ValueError as error:
         sys.stderr.write(f"error: {error}\n")
         return EXIT_USAGE
