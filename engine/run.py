@@ -30,6 +30,7 @@ class Run:
         beats: The newest heartbeat of each started activity, by command id.
         rounds: How often in a row a closing report was refused for an unseen message.
         hold_until_us: New messages are held back until then, or until a report is judged.
+        sent_number: The newest workflow task that this term has pushed or published.
         queued_due_us: The earliest entry of this run in the due queue.
         touched_at: Boottime of the last use, for eviction.
     """
@@ -41,6 +42,7 @@ class Run:
         "hold_until_us",
         "queued_due_us",
         "rounds",
+        "sent_number",
         "tail",
         "tail_after",
         "tail_bytes",
@@ -59,6 +61,7 @@ class Run:
         self.warm_event_id = 0
         self.beats: dict[int, Beat] = {}
         self.rounds = 0
+        self.sent_number = 0
         self.hold_until_us = 0
         self.queued_due_us = _NEVER
         self.touched_at = touched_at
@@ -75,6 +78,8 @@ class Run:
         self.execution = decision.execution
         for stopped in decision.stopped:
             self.beats.pop(stopped.command_id, None)
+        if decision.push or any(task.entry.kind == "w" for task in decision.tasks):
+            self.sent_number = self.execution.workflow_task.number
         if self.execution.workflow_task.state != "scheduled":
             self.claimant = ""
         if not self.execution.is_open:

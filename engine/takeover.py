@@ -70,10 +70,10 @@ def _republish(term: Term, run: Run | None, error: OdinError | None) -> None:
     if run is None or error is not None or not term.is_serving:
         return
     execution = run.execution
-    untouched = execution.last_event_us < term.began_us and run.claimant == ""
     task = execution.workflow_task
     if (
-        untouched
+        run.claimant == ""
+        and run.sent_number != task.number
         and task.state == "scheduled"
         and (execution.run_id, "w", task.number) not in term.covered
     ):

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from engine.store.group import Group
 from odin.client import Client, WorkflowContinuedAsNewError
 from odin.errors import UnavailableError
 from tests.engine.bed import Bed, running_bed
@@ -17,6 +18,7 @@ from tests.engine.flows import (
     one_step,
     sleeper,
 )
+from tests.engine.test_outcomes import spoiling
 
 TAKEOVER_SECONDS_MAX = 12.0
 
@@ -142,6 +144,30 @@ async def test_a_closed_run_that_is_read_again_is_not_taken_for_the_newest(bed: 
         await bed.client.get_workflow_handle("chain").signal(CountOn.tick)
 
         assert await bed.client.get_workflow_handle("chain").result() == 2
+
+
+async def test_a_task_pushed_before_a_takeover_is_brought_back_though_messages_keep_coming(
+    dsn: str,
+) -> None:
+    spoiled: list[int] = []
+
+    def plan(group: Group) -> str:
+        pushed = any(one.workflow_task.pushed for one in group.updates.values())
+        if pushed and not spoiled:
+            spoiled.append(1)
+            return "commit, then err"
+        return ""
+
+    async with running_bed(dsn, store_type=spoiling("PushLost", plan)) as bed:
+        await bed.start_worker(WORKFLOWS, ACTIVITIES)
+        handle = await bed.client.start_workflow(Collect.run, id="busy")
+        await bed.until("SELECT EXISTS (SELECT FROM event WHERE type = 'workflow_task_completed')")
+        number = 0
+        async with asyncio.timeout(4.0):  # the push itself would be due again after 5 s
+            while not spoiled or (await bed.history("busy")).count("workflow_task_completed") < 2:
+                await handle.signal(Collect.add, number)
+                number += 1
+        await handle.terminate("seen")
 
 
 async def test_a_second_engine_of_one_node_id_refuses_to_start(bed: Bed) -> None:
