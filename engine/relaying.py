@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ class Relay:
         callables = publisher.Callables(
             confirmed=node.outbox.confirmed,
             delayed=node.outbox.delayed,
-            workers=node.sessions.count,
+            workers=self._workers,
             now_us=node.shards.now_us,
         )
         self.publisher = publisher.Publisher(transport, callables, clock)
@@ -73,6 +74,15 @@ class Relay:
         node.hub.on_slots = self.publisher.wake
         self._loops["publisher"] = self.publisher.run
         self._loops["sweeper"] = self.sweeper.run
+
+    def _workers(self, destination: str) -> int:
+        """Return how many workers serve a destination for each engine that publishes to it.
+
+        A worker is linked to every engine and takes from all of them: with the whole number, three
+        engines with a third of the rows each would hardly pack at all.
+        """
+        engines = max(1, len(self._node.ownership.entries()))
+        return math.ceil(self._node.sessions.count(destination) / engines)
 
     def loops(self) -> dict[str, Loop]:
         """Return the relay's loops."""
