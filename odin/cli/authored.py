@@ -88,15 +88,18 @@ def load(targets: Sequence[str], root: Path) -> Found:
         sys.path.insert(0, str(root))
     found = Found()
     for target in targets:
-        before = len(found.workflows) + len(found.activities)
         name, _, attribute = target.partition(":")
         module = _import(_module_name(name, root), root)
         value: object = module
         for part in attribute.split(".") if attribute else ():
             value = _attribute(value, part, target)
-        _collect(value, module, target, found)
-        if len(found.workflows) + len(found.activities) == before:
+        definitions = _definitions_in(value, module, target)
+        if not definitions:
             raise DefinitionError(_nothing_in(target, module))
+        _add(found, definitions)
+        options = value.options if isinstance(value, Worker) else value
+        if isinstance(options, WorkerOptions):
+            _take_options(found, options, target)
     _check_names(found)
     return found
 
@@ -227,27 +230,24 @@ def _attribute(value: object, name: str, target: str) -> object:
         raise ModuleMissingError(f"{target}: there is no {name!r} in it{hint}") from None
 
 
-def _collect(value: object, module: ModuleType, target: str, found: Found) -> None:
-    if isinstance(value, ModuleType):
-        _add(found, _decorated(vars(value).values(), value.__name__))
-    elif isinstance(value, Worker):
+def _definitions_in(value: object, module: ModuleType, target: str) -> list[object]:
+    """Return the workflows and activities that a target stands for; empty if there are none."""
+    if isinstance(value, ModuleType | WorkerOptions):
+        of = value if isinstance(value, ModuleType) else module
+        return _decorated(vars(of).values(), of.__name__)
+    if isinstance(value, Worker):
         registry = value.registry
-        _add(found, [*registry.workflows.values(), *(a.fn for a in registry.activities.values())])
-        _take_options(found, value.options, target)
-    elif isinstance(value, WorkerOptions):
-        _add(found, _decorated(vars(module).values(), module.__name__))
-        _take_options(found, value, target)
-    elif isinstance(value, list | tuple | set | frozenset):
+        return [*registry.workflows.values(), *(one.fn for one in registry.activities.values())]
+    if isinstance(value, list | tuple | set | frozenset):
+        found: list[object] = []
         for place, one in enumerate(value):
-            if not (_is_definition(one) or _methods(one)):
+            if not (of_one := [one] if _is_definition(one) else _methods(one)):
                 raise DefinitionError(
                     f"{target}[{place}] is {one!r}: neither a workflow nor an activity"
                 )
-            _add(found, [one] if _is_definition(one) else _methods(one))
-    elif _is_definition(value):
-        _add(found, [value])
-    else:
-        _add(found, _methods(value))
+            found += of_one
+        return found
+    return [value] if _is_definition(value) else _methods(value)
 
 
 def _decorated(values: Iterable[object], module_name: str) -> list[object]:

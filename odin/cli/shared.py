@@ -87,7 +87,7 @@ def with_shared_options(load: Callable[[E], Callable[..., Any]], entry: E) -> Ca
 
 def _run(function: Callable[..., Any], given: dict[str, Any], *, as_json: bool) -> int:
     try:
-        return int(function(**given) or 0)
+        return _called(function, given)
     except OdinError as error:
         return report(error, as_json=as_json)
     except ExceptionGroup as group:
@@ -95,10 +95,6 @@ def _run(function: Callable[..., Any], given: dict[str, Any], *, as_json: bool) 
         if expected is None:
             raise
         return report(expected, as_json=as_json)
-    except ModuleNotFoundError as error:
-        if (told := of_missing_extra(error)) is None:
-            raise
-        return report(told, as_json=as_json)
     except ValueError as error:
         sys.stderr.write(f"error: {error}\n")
         return EXIT_USAGE
@@ -108,6 +104,15 @@ def _run(function: Callable[..., Any], given: dict[str, Any], *, as_json: bool) 
     except BrokenPipeError:
         sys.stderr.close()  # whoever read us has seen enough
         return 0
+
+
+def _called(function: Callable[..., Any], given: dict[str, Any]) -> int:
+    try:
+        return int(function(**given) or 0)
+    except ModuleNotFoundError as error:
+        if (told := of_missing_extra(error)) is None:
+            raise
+        raise told from error
 
 
 def _first_expected(error: Exception) -> OdinError | None:
