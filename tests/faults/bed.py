@@ -26,7 +26,7 @@ from odin.runtime.clock import SystemClock
 from tests.cluster.support import Running, started, until
 
 from .evidence import Books
-from .prober import Prober
+from .prober import Prober, pulse
 
 ENGINES = ("engine-1", "engine-2", "engine-3")
 LOAD_RATE = 10
@@ -141,6 +141,19 @@ class Bed:
         self.told.back = max(self.told.back or 0.0, self.elapsed(since))
         if self.told.back > seconds:
             self.told.wrong.append(f"shards serve again after {self.told.back:.1f} s")
+
+    @asynccontextmanager
+    async def pulse(self, engines: Sequence[str]) -> AsyncIterator[None]:
+        """Give these engines work at a steady rate, so that a pause of theirs shows."""
+        self.number += 1
+        stop = asyncio.Event()
+        addresses = [self.addresses[one] for one in engines]
+        async with asyncio.TaskGroup() as group:
+            group.create_task(pulse(addresses, str(self.number), stop))
+            try:
+                yield
+            finally:
+                stop.set()
 
     async def others_pause(self, names: Sequence[str], since: datetime, seconds: float) -> None:
         """Note the longest pause at these engines in the time since."""

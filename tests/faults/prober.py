@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from odin.client import Client
@@ -15,6 +16,7 @@ from odin.errors import OdinError
 EVERY_SECONDS = 0.25
 PATIENCE_SECONDS = 1.5
 AGAIN_SECONDS = 30.0
+PULSE_SECONDS = 0.1
 
 
 @dataclass
@@ -28,16 +30,15 @@ class Prober:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Probe until told to stop."""
-        async with Client(self.addresses) as client, asyncio.TaskGroup() as group:
-            while not stop.is_set():
-                workflow_id = f"probe-{self.name}-{len(self.started)}"
-                self.started.append(workflow_id)
-                group.create_task(self._probe(client, workflow_id))
-                try:
-                    async with asyncio.timeout(EVERY_SECONDS):
-                        await stop.wait()
-                except TimeoutError:
-                    continue
+        async with AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(Client([one])) for one in self.addresses]
+            async with asyncio.TaskGroup() as group:
+                while not stop.is_set():
+                    number = len(self.started)
+                    workflow_id = f"probe-{self.name}-{number}"
+                    self.started.append(workflow_id)
+                    group.create_task(self._probe(clients[number % len(clients)], workflow_id))
+                    await paused(stop, EVERY_SECONDS)
 
     async def _probe(self, client: Client, workflow_id: str) -> None:
         try:
@@ -57,6 +58,35 @@ class Prober:
                 except (TimeoutError, OdinError) as error:
                     left.append(f"{workflow_id}: {type(error).__name__} {error}")
         return left
+
+
+async def pulse(addresses: Sequence[str], name: str, stop: asyncio.Event) -> None:
+    """Start short runs at these engines at a steady rate, whatever becomes of each."""
+    async with Client(addresses) as client, asyncio.TaskGroup() as group:
+        number = 0
+        while not stop.is_set():
+            group.create_task(_beat(client, f"pulse-{name}-{number}", stop))
+            number += 1
+            await paused(stop, PULSE_SECONDS)
+
+
+async def _beat(client: Client, workflow_id: str, stop: asyncio.Event) -> None:
+    if stop.is_set():
+        return
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await client.start_workflow("bench_steps", args=[2, "x"], id=workflow_id)
+    except (TimeoutError, OdinError):
+        return  # its shard is one of those that have no owner now
+
+
+async def paused(stop: asyncio.Event, seconds: float) -> None:
+    """Wait for the seconds, or until told to stop."""
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        return
 
 
 async def _start(client: Client, workflow_id: str) -> None:

@@ -28,10 +28,11 @@ async def _lost(bed: Bed, engine: str, begin: Callable[[], object], seconds: flo
     """Do something to an engine; its shards must serve elsewhere, and others go on."""
     shards, since = await bed.orphans(engine), await bed.books.now()
     others = bed.others(engine)
-    at = bed.clock.boottime()
-    begin()
-    await bed.serve_again(shards, [bed.addresses[one] for one in others], at, seconds)
-    await bed.others_pause(others, since, PAUSE_SECONDS)
+    async with bed.pulse(others):
+        at = bed.clock.boottime()
+        begin()
+        await bed.serve_again(shards, [bed.addresses[one] for one in others], at, seconds)
+        await bed.others_pause(others, since, PAUSE_SECONDS)
 
 
 async def engine_killed(bed: Bed, engine: str = "engine-2") -> None:
