@@ -7,9 +7,11 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from odin.core.payload import clean_text
 from odin.core.tasks import TaskMessageError, decode_message
 from odin.core.topology import dead_letter_queue
 from odin.core.wire import TaskEntry
+from odin.errors import OdinError
 from odin.runtime.rabbitmq import Consumer, Delivery
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ Dead: TypeAlias = Callable[[Sequence[TaskEntry], str], Awaitable[None]]
 """(entries, reason): record that the broker gave these tasks up ("delivery_limit", ...)."""
 
 _PREFETCH: Final = 16
+_REFUSALS_MAX: Final = 5
+_REASON_CHARS_MAX: Final = 200
 _RETRY_SECONDS_FIRST: Final = 1.0
 _RETRY_SECONDS_MAX: Final = 30.0
 
@@ -74,20 +78,29 @@ class DeadLetters:
                 log.warning("dead letter names no tasks", extra={"detail": error.reason})
             else:
                 await self._tell(entries, reason_of(delivery.headers))
-                self.handed_over += 1
             delivery.ack()
 
     async def _tell(self, entries: Sequence[TaskEntry], reason: str) -> None:
+        """Have the letter recorded, however long that takes, unless it can never be."""
         wait = _RETRY_SECONDS_FIRST
+        refusals = 0
         while True:
             try:
                 await self._dead(entries, reason)
-            except Exception:  # whatever the engine throws: try again
+            except Exception as error:  # whatever the engine throws: try again
                 if wait == _RETRY_SECONDS_FIRST:
                     log.exception("dead letters cannot be recorded")
+                refusals += isinstance(error, OdinError) and not error.retryable
+                if refusals >= _REFUSALS_MAX:  # it would keep those behind it waiting for ever
+                    self.damaged += 1
+                    log.error(  # noqa: TRY400 - the stack stands in the log already
+                        "dead letter given up", extra={"tasks": len(entries), "reason": reason}
+                    )
+                    return
                 await self._clock.sleep(wait)
                 wait = min(2 * wait, _RETRY_SECONDS_MAX)
             else:
+                self.handed_over += 1
                 return
 
 
@@ -95,8 +108,8 @@ def reason_of(headers: Mapping[str, object]) -> str:
     """Return why the broker gave a message up: delivery_limit, rejected, expired, or unknown."""
     first = headers.get("x-first-death-reason")
     if isinstance(first, str):
-        return first
+        return clean_text(first, _REASON_CHARS_MAX)
     deaths = headers.get("x-death")
     if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict):
-        return str(deaths[0].get("reason", "unknown"))
+        return clean_text(str(deaths[0].get("reason", "unknown")), _REASON_CHARS_MAX)
     return "unknown"

@@ -17,7 +17,7 @@ from odin.errors import InvalidArgumentError
 
 PENDING_MAX: Final = 2_000
 """Pending activities, and pending timers, that one run may have."""
-COMMAND_ID_MAX: Final = 2**53
+COMMAND_ID_MAX: Final = 2**31 - 1
 DURATION_MS_MAX: Final = 10**14
 """Longer spans (some 3,000 years) could not be added to an instant and stored."""
 

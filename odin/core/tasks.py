@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from odin.core.ids import check_id
 from odin.core.wire import TaskEntry
-from odin.core.wire.parts import Count, Label, RangeNumber, Seq, ShardNumber
+from odin.core.wire.parts import Count, Label, RangeNumber, ShardNumber
 from odin.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def pack_size(unpublished: int, workers: int) -> int:
     return max(1, min(PACK_MAX, unpublished // (_PACKS_PER_WORKER * max(1, workers))))
 
 
-_Task: TypeAlias = tuple[ShardNumber, RangeNumber, Label, Seq, Count]
+_Task: TypeAlias = tuple[ShardNumber, RangeNumber, Label, Count, Count]
 
 
 class _Message(msgspec.Struct, frozen=True):

@@ -89,7 +89,7 @@ class TaskEntry(Message, frozen=True):
     shard_id: ShardNumber
     range_id: RangeNumber
     run_id: Name
-    number: Seq
+    number: Count
     attempt: Count
 
 
