@@ -50,6 +50,10 @@ test: venv ## every test; sets up Postgres, RabbitMQ and Valkey first
 	$(BIN)/python -m cluster.servers --prepare
 	$(PYTEST) -q tests
 
+.PHONY: faults
+faults: venv ## break a cluster in every way and judge it (FAULTS="NAME ... --alone")
+	$(BIN)/python -m tests.faults $(FAULTS)
+
 .PHONY: demo
 demo: venv ## the demo on this machine (ODIN_DEMO_SECONDS ends it after that long)
 	$(BIN)/python -m cluster demo
