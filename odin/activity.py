@@ -22,9 +22,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from odin.core.definition import ACTIVITY_NAME_ATTRIBUTE, DefinitionError
+from odin.core.door import DETAILS_BYTES_MAX, why_too_large
 from odin.core.failures import ApplicationError, CancelledError
 from odin.core.ids import check_id
 from odin.core.payload import Payload, decode, encode_all
+from odin.errors import PayloadError
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -216,10 +218,14 @@ def heartbeat(*details: object) -> None:
     Cheap: heartbeats are sent at most every 0.8 of the heartbeat timeout.
 
     Raises:
-        PayloadError: A detail cannot be encoded.
+        PayloadError: A detail cannot be encoded, or all together are more than 256 KiB.
         RuntimeError: The caller is not inside an activity.
     """
-    _context().beat(encode_all(details, "heartbeat detail"))
+    encoded = encode_all(details, "heartbeat detail")
+    why = why_too_large(encoded, "heartbeat detail", DETAILS_BYTES_MAX)
+    if why is not None:
+        raise PayloadError(why, reason="PAYLOAD_TOO_LARGE")
+    _context().beat(encoded)
 
 
 def is_cancelled() -> bool:

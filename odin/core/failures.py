@@ -22,6 +22,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from odin.core.door import fit_details
 from odin.core.payload import (
     STACK_CHARS_MAX,
     Failure,
@@ -285,7 +286,7 @@ def _stack(tb: TracebackType | None) -> str:
 
 def _encode(details: tuple[object, ...]) -> tuple[Payload, ...]:
     try:
-        return encode_all(details, "detail")
+        return fit_details(encode_all(details, "detail"))
     except PayloadError as error:
         return encode_all((f"details were dropped: {error}",))
 

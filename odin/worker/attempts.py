@@ -250,8 +250,18 @@ class Attempts:
     async def _outcome(self, attempt: Attempt, known: Activity | None) -> ActivityOutcome:
         """Run the function and return what became of it."""
         if known is None:
+            # Not for good: another worker of the queue may know it, and this one may be older.
             text = self._registry.unknown_activity(attempt.grant.activity_type)
-            return _refusal(text, "UnknownActivityType")
+            log.error(
+                "activity type unknown",
+                extra={
+                    "activity_type": attempt.grant.activity_type,
+                    "attempt": attempt.grant.attempt,
+                    "run_id": attempt.grant.header.run_id,
+                },
+            )
+            failure = Failure(clean_text(text), "application", "UnknownActivityType")
+            return ActivityOutcome(FAILED, failure=failure)
         try:
             arguments = known.arguments(attempt.grant.input)
         except PayloadError as error:

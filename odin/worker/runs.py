@@ -14,7 +14,10 @@ import logging
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import msgspec
+
 from odin.core.definition import WorkflowInfo
+from odin.core.door import fit_failure
 from odin.core.failures import WorkflowTaskError
 from odin.core.instance import Instance, StaleInstanceError, TaskOutcome
 from odin.core.payload import Failure
@@ -206,6 +209,10 @@ class Runs:
             self.running_run_id = run.header.run_id
             try:
                 self._run(run, job)
+            except Exception as error:  # whatever it is, the run must not stay frozen in silence
+                log.exception("workflow task cannot be run", extra={"run_id": run.header.run_id})
+                text = f"the worker cannot run this task: {type(error).__name__}: {error}"
+                self._report_failure(run, job, Failure(text, "worker", "TaskNotRun"))
             finally:
                 self.running_run_id = ""
 
@@ -286,6 +293,7 @@ class Runs:
 
     def _report_failure(self, run: RunState, job: Job, failure: Failure) -> None:
         header, report_id = run.header, self._make_report_id()
+        failure = fit_failure(failure)
         log.error(
             "workflow task failed",
             extra={
@@ -332,7 +340,7 @@ class Runs:
             events = tuple(event for event in events if event.event_id > held)
         try:
             instance.apply(events)
-        except OdinError as error:
+        except (OdinError, msgspec.MsgspecError, LookupError, ValueError) as error:
             log.warning(
                 "answer to a report does not fit",
                 extra={"run_id": run.header.run_id, "why": str(error)},
