@@ -54,6 +54,10 @@ test: venv ## every test; sets up Postgres, RabbitMQ and Valkey first
 faults: venv ## break a cluster in every way and judge it (FAULTS="NAME ... --alone")
 	$(BIN)/python -m tests.faults $(FAULTS)
 
+.PHONY: install-smoke
+install-smoke: venv ## build the wheel, install it with pip into an empty environment, try and time it
+	$(BIN)/python -m tests.install.smoke
+
 .PHONY: demo
 demo: venv ## the demo on this machine (ODIN_DEMO_SECONDS ends it after that long)
 	$(BIN)/python -m cluster demo

@@ -48,21 +48,21 @@ class Installed:
         return {**kept, "PATH": path, "ODIN_PARENT_PID": str(os.getpid()), **more}
 
     def run(
-        self, *command: str, cwd: Path, timeout: float = 40, **more: str
+        self, *command: str, cwd: Path, seconds: float = 40
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command,
             cwd=cwd,
-            env=self.environ(**more),
+            env=self.environ(),
             check=False,
             capture_output=True,
             text=True,
-            timeout=timeout,
+            timeout=seconds,
             stdin=subprocess.DEVNULL,
         )
 
-    def odin(self, *arguments: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
-        return self.run("odin", *arguments, cwd=cwd, **more)
+    def odin(self, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        return self.run("odin", *arguments, cwd=cwd)
 
     def result(self, *arguments: str, cwd: Path) -> object:
         """The result of `odin run ... --wait`."""
