@@ -88,9 +88,12 @@ class Orders:
         headers = {"Authorization": f"Bearer {self.token}"}
         timeout = aiohttp.ClientTimeout(total=ASK_SECONDS)
         url = f"{self.addresses[-1]}{path}"
-        async with (
-            aiohttp.ClientSession(headers=headers, timeout=timeout) as session,
-            session.get(url, raise_for_status=True) as answer,
-        ):
-            found: dict[str, Any] = await answer.json()
-            return found
+        try:
+            async with (
+                aiohttp.ClientSession(headers=headers, timeout=timeout) as session,
+                session.get(url, raise_for_status=True) as answer,
+            ):
+                found: dict[str, Any] = await answer.json()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise SmokeError(f"{url}: {type(error).__name__}: {error}") from error
+        return found

@@ -117,7 +117,7 @@ class Trial:
         for service in SERVICES:
             described = await self.podman.inspect(service)
             bindings = described["HostConfig"]["PortBindings"] or {}
-            for one in [one for several in bindings.values() for one in several]:
+            for one in [one for several in bindings.values() for one in several or ()]:
                 published += 1
                 if one["HostIp"] != "127.0.0.1":
                     raise SmokeError(f"{service} is published on {one['HostIp']!r}")
@@ -126,16 +126,19 @@ class Trial:
             await self._is_powerless(service, int(described["State"]["Pid"]))
         return [f"{published} ports on loopback", f"{len(SERVICES)} without root and capabilities"]
 
-    async def _is_powerless(self, service: str, pid: int) -> None:
-        """Ask the kernel what the service's processes may do."""
-        status = await self.podman.runner.run("cat", f"/proc/{pid}/status", seconds=10)
-        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-        if "0" in fields["Uid"].split():
-            raise SmokeError(f"{service} runs as root")
-        if fields["CapEff"] != _NO_CAPABILITIES or fields["CapBnd"] != _NO_CAPABILITIES:
-            raise SmokeError(f"{service} has capabilities: {fields['CapEff']} {fields['CapBnd']}")
-        if fields["NoNewPrivs"].strip() != "1":
-            raise SmokeError(f"{service} may gain privileges")
+    async def _is_powerless(self, service: str, first: int) -> None:
+        """Ask the kernel what the service's processes may do: the init, and what it started."""
+        read = self.podman.runner.run
+        children = await read("cat", f"/proc/{first}/task/{first}/children", seconds=10)
+        for pid in (str(first), *children.split()):
+            status = await read("cat", f"/proc/{pid}/status", seconds=10)
+            fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+            if "0" in fields["Uid"].split():
+                raise SmokeError(f"{service} runs as root")
+            if {fields["CapEff"], fields["CapBnd"]} != {_NO_CAPABILITIES}:
+                raise SmokeError(f"{service} may have capabilities: {fields['CapBnd']}")
+            if fields["NoNewPrivs"].strip() != "1":
+                raise SmokeError(f"{service} may gain privileges")
 
     async def _no_secret_in_logs(self) -> list[str]:
         for service in (*SERVICES, "migrate"):
