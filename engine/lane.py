@@ -265,8 +265,20 @@ class Lane:
         pending.ticket.end()
 
     async def _recover(self, pending: _Pending, error: OdinError) -> None:
-        """Bump every shard of the group, then let new terms begin; only then does anybody read."""
+        """A group raised or is in doubt: new ranges first, then its waiters learn of it."""
         terms = dict(pending.group.terms)
+        errors: dict[int, OdinError] = dict.fromkeys(terms, error)
+        await self.doubt(terms, error)
+        pending.ticket.fail(errors)
+        pending.ticket.end()
+
+    async def doubt(self, terms: Mapping[int, int], error: OdinError) -> None:
+        """Bump these terms, then let new ones begin; only then does anybody read.
+
+        Args:
+            terms: Shard to the range under which something was written that may still land.
+            error: What befell the write.
+        """
         errors: dict[int, OdinError] = dict.fromkeys(terms, error)
         log.warning(
             "write did not end well, taking new ranges",
@@ -280,8 +292,6 @@ class Lane:
         self._events.terms_lost(terms, errors)
         ranges = await self._bump(terms)
         self._events.shards_bumped(ranges)
-        pending.ticket.fail(errors)
-        pending.ticket.end()
 
     async def _bump(self, terms: Mapping[int, int]) -> dict[int, int]:
         while not self._stop.is_set():

@@ -123,6 +123,7 @@ class Engine:
                 membership=membership,
                 shard_count=cluster.shard_count,
                 make_row=relay_module("transport").OutboxRow,
+                keep_us=int(settings.retention.total_seconds() * 1_000_000),
             )
             async with new_session() as session:
                 await self._serve(node, listener, session, stop)

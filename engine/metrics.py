@@ -48,6 +48,7 @@ def samples(node: Node) -> list[Sample]:
             node.loader.damaged_count,
             "Runs met whose rows cannot be read.",
         ),
+        ("odin_run_deleted_total", "counter", node.retention.deleted_count, "Runs deleted by age."),
         ("odin_due_total", "counter", node.due.fired_count, "Decisions on what was due."),
     ]
     relay = node.relay

@@ -26,6 +26,7 @@ from .outbox import MakeRow, Outbox
 from .ownership import Ownership
 from .peers import Peers
 from .replies import Replies
+from .retention import Retention
 from .router import Router
 from .run import Run
 from .sessions import Sessions
@@ -89,7 +90,7 @@ class Counts:
 class Node:
     """All parts of one incarnation."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the composition hands in everything a simulation replaces
         self,
         store: Store,
         clock: Clock,
@@ -98,6 +99,7 @@ class Node:
         membership: Membership,
         shard_count: int,
         make_row: MakeRow,
+        keep_us: int,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -113,6 +115,7 @@ class Node:
         self.shards.use_lanes(self.lanes)
         self.due = DueLoop(self.shards, self.loader, store)
         self.outbox = Outbox(self.shards, store, make_row)
+        self.retention = Retention(self.shards, store, keep_us)
         self.ownership = Ownership(store, membership, self.shards, clock)
         self.handler = Handler(self.shards, self.loader)
         replies = Replies(self.shards, self.loader, self.work)
@@ -142,6 +145,7 @@ class Node:
             "due": self.due.run,
             "flush": self.outbox.flush,
             "evict": self._evict,
+            "retention": self.retention.run,
         }
         for number, lane in enumerate(self.lanes):
             loops[f"lane {number}"] = lane.run

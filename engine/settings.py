@@ -30,6 +30,7 @@ class EngineSettings(PostgresSettings, BrokerSettings, ValkeySettings, HttpSetti
     shard_count: int = Field(default=64, ge=1, le=4_096)
     mode: Literal["sharded"] = "sharded"
     lanes: int = Field(default=1, ge=1, le=16)
+    retention: Duration = timedelta(hours=6)
     drain_timeout: Duration = timedelta(seconds=5)
     engine_routes: str = ""
     lease: LeaseSettings = LeaseSettings()

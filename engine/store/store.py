@@ -8,14 +8,14 @@ from .dead_letters import DeadLetterRows
 from .lists import Lists
 from .lookups import Lookups
 from .reads import Reads
+from .retention import Retention
 from .shards import Shards
-from .writes import Writes
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 
-class Store(Writes, Shards, DeadLetterRows, Reads, Lookups, Lists):
+class Store(Retention, Shards, DeadLetterRows, Reads, Lookups, Lists):
     """Writes under the fence, terms, leases and reads, on connections that name the incarnation.
 
         async with Store(dsn, ids.incarnation()) as store:

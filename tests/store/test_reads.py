@@ -18,6 +18,7 @@ from odin.core.execution import (
     PendingActivity,
     PendingTimer,
     WorkflowTask,
+    pack_values,
 )
 from odin.core.payload import Failure, Payload
 
@@ -29,6 +30,9 @@ INSTANT = st.integers(0, 4_000_000_000_000_000)
 NAME = st.text("abcXYZ019._:@-", min_size=1, max_size=20)
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 BLOB = st.none() | st.binary(max_size=40)
+PACKED = st.dictionaries(NAME, st.builds(Payload, NAME, st.binary(max_size=20)), max_size=2).map(
+    pack_values
+)
 PAYLOADS = st.lists(st.builds(Payload, NAME, st.binary(max_size=20)), max_size=2).map(tuple)
 FAILURES = st.none() | st.builds(Failure, message=TEXT, details=PAYLOADS)
 ATTEMPTS = st.builds(
@@ -72,8 +76,8 @@ CHANGING = {
     "last_visible_event_id": COUNT,
     "signal_count": COUNT,
     "history_bytes": st.integers(0, 2**62),
-    "memo": BLOB,
-    "search_attributes": BLOB,
+    "memo": PACKED,
+    "search_attributes": PACKED,
     "workflow_task": st.builds(
         WorkflowTask,
         state=st.sampled_from(["none", "scheduled", "backoff"]),

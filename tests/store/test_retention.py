@@ -1,0 +1,111 @@
+"""What goes with age, and what does not."""
+
+from typing import Any
+
+import asyncpg
+import pytest
+
+from engine.store import RequestWrite, Store
+from odin.errors import NotOwnerError
+
+from .support import event, run, starting
+
+DAY_US = 86_400_000_000
+CLOSED_US = 4_000_000_000_000_000
+"""Far ahead of the database's clock: what is given an end by it has not come to it yet."""
+
+
+async def closed(
+    store: Store, terms: dict[int, int], workflow_id: str, closed_us: int, *, requested: bool = True
+) -> str:
+    """Write a closed run with two events and the request that started it; return its id."""
+    execution = run(workflow_id=workflow_id, status="completed", closed_us=closed_us)
+    execution.workflow_task.state = "none"
+    group = starting(store.incarnation, terms, execution)
+    group.events.append(event(execution, 2))
+    execution.next_event_id = 3
+    if requested:
+        group.requests.append(
+            RequestWrite(0, "default", workflow_id, "r-1", "start", execution.run_id, 1, b"hash")
+        )
+    await store.commit(group)
+    return execution.run_id
+
+
+async def counts(admin: "asyncpg.Connection[Any]") -> tuple[int, int, int]:
+    """Return how many executions, events and requests there are."""
+    row = await admin.fetchrow(
+        "SELECT (SELECT count(*) FROM execution), (SELECT count(*) FROM event),"
+        " (SELECT count(*) FROM request)"
+    )
+    assert row is not None
+    return row[0], row[1], row[2]
+
+
+async def test_old_closed_runs_go_with_their_events_and_newer_ones_stay(
+    store: Store, terms: dict[int, int], admin: "asyncpg.Connection[Any]"
+) -> None:
+    old = await closed(store, terms, "old", CLOSED_US)
+    await closed(store, terms, "new", CLOSED_US + DAY_US)
+
+    gone = await store.delete_closed(0, terms[0], before_us=CLOSED_US + 1, limit=10)
+
+    assert gone == [old]
+    assert await counts(admin) == (1, 2, 2)
+
+
+async def test_an_open_run_stays_however_old_it_is(
+    store: Store, terms: dict[int, int], admin: "asyncpg.Connection[Any]"
+) -> None:
+    await store.commit(starting(store.incarnation, terms, run()))
+
+    assert await store.delete_closed(0, terms[0], before_us=2**52, limit=10) == []
+    assert (await counts(admin))[0] == 1
+
+
+async def test_a_request_outlives_its_run_by_a_day_after_the_closing(
+    store: Store, terms: dict[int, int], admin: "asyncpg.Connection[Any]"
+) -> None:
+    await closed(store, terms, "old", CLOSED_US)
+    await store.delete_closed(0, terms[0], before_us=CLOSED_US + 1, limit=10)
+
+    kept = await store.load_request(0, "default", "old", "r-1")
+    expires_us = await admin.fetchval("SELECT to_us(expires_at) FROM request")
+    await admin.execute("UPDATE request SET expires_at = clock_timestamp() - interval '1 second'")
+    await store.delete_closed(0, terms[0], before_us=0, limit=10)
+
+    assert kept is not None
+    assert expires_us == CLOSED_US + DAY_US
+    assert await store.load_request(0, "default", "old", "r-1") is None
+
+
+async def test_a_request_of_a_chain_that_goes_on_is_given_no_end(
+    store: Store, terms: dict[int, int], admin: "asyncpg.Connection[Any]"
+) -> None:
+    await closed(store, terms, "chain", CLOSED_US)
+    await store.commit(starting(store.incarnation, terms, run(workflow_id="chain")))
+
+    assert len(await store.delete_closed(0, terms[0], before_us=CLOSED_US + 1, limit=10)) == 1
+    assert await admin.fetchval("SELECT expires_at FROM request") is None
+
+
+async def test_an_owner_whose_term_is_over_deletes_nothing(
+    store: Store, terms: dict[int, int], admin: "asyncpg.Connection[Any]"
+) -> None:
+    await closed(store, terms, "old", CLOSED_US)
+    await admin.execute("UPDATE shard SET range_id = range_id + 1")
+
+    with pytest.raises(NotOwnerError):
+        await store.delete_closed(0, terms[0], before_us=CLOSED_US + 1, limit=10)
+
+    assert await counts(admin) == (1, 2, 1)
+
+
+async def test_a_batch_is_no_larger_than_asked_for(
+    store: Store, terms: dict[int, int], admin: "asyncpg.Connection[Any]"
+) -> None:
+    for number in range(5):
+        await closed(store, terms, f"old-{number}", CLOSED_US + number, requested=False)
+
+    assert len(await store.delete_closed(0, terms[0], before_us=2**52, limit=2)) == 2
+    assert (await counts(admin))[0] == 3
