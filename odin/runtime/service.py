@@ -182,9 +182,11 @@ async def _watched(name: str, loop: Loop, stop: asyncio.Event, failures: list[Ex
         if not stop.is_set():
             failures.append(LoopEndedError(f"loop {name!r} ended before it was told to stop"))
     except Exception as error:  # noqa: BLE001 - any failure of a loop ends the service, serve raises it
-        # The stack comes with the raised error; this line says at once what began the end.
+        # The stack comes with the raised error; this line says at once what began the end. What was
+        # raised on purpose is said once, by `_report`.
         detail = redact(f"{type(error).__name__}: {error}")
-        log.error("loop failed", extra={"loop": name, "detail": detail})  # noqa: TRY400 - see above
+        level = logging.INFO if _expected_errors(error) else logging.ERROR
+        log.log(level, "loop failed", extra={"loop": name, "detail": detail})
         failures.append(error)
     stop.set()
 
