@@ -176,7 +176,7 @@ class Handler:
                 self._shards.shard_of(request.namespace, request.workflow_id)
             )
             run = term.latest.get((request.namespace, request.workflow_id))
-            if run is None or run.rounds < HOLD_ROUNDS or run.hold_until_us <= term.moment().now_us:
+            if run is None or run.rounds < HOLD_ROUNDS or run.hold_until_us <= term.now_us():
                 return
             await asyncio.sleep(HOLD_CHECK_SECONDS)
 

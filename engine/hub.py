@@ -244,7 +244,7 @@ class Hub:
                     number=task.number,
                     attempt=task.attempt,
                     task_token=execution.task_token,
-                    time_us=max(term.moment().now_us, execution.last_event_us, task.last_time_us),
+                    time_us=max(term.now_us(), execution.last_event_us, task.last_time_us),
                     after_event_id=run.warm_event_id if events is not None else upper,
                     events=page_of(events) if events is not None else (),
                     upper_event_id=upper,

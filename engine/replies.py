@@ -43,7 +43,7 @@ class Replies:
             execution.task_token,
         )
         after = min(message.last_event_id, upper) if held else 0
-        now_us = max(execution.last_event_us, term.moment().now_us)
+        now_us = max(execution.last_event_us, term.now_us())
         events = run.events_after(after, upper)
         if events is None:
             self._work.start(

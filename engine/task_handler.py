@@ -269,10 +269,8 @@ class TaskHandler:
         )
         if refused == "unseen":
             run.rounds += 1
-            spare_us = max(0, decision.execution.workflow_task.due_us - term.moment().now_us)
-            run.hold_until_us = term.moment().now_us + spare_us * 2 ** max(
-                0, run.rounds - HOLD_ROUNDS
-            )
+            spare_us = max(0, decision.execution.workflow_task.due_us - term.now_us())
+            run.hold_until_us = term.now_us() + spare_us * 2 ** max(0, run.rounds - HOLD_ROUNDS)
 
     def _successor(self, message: wire.ReportWorkflowTask, term: Term) -> NewRun:
         """Return ids for the next run of the chain, if the report ends in one."""

@@ -104,6 +104,10 @@ class Term:
         if not self.is_serving:
             raise NotOwnerError(f"shard {self.shard_id} is moving; ask again")
 
+    def now_us(self) -> int:
+        """Return a lower bound of the cluster's time."""
+        return self._home.now_us()
+
     def moment(self, run: Run | None = None) -> Moment:
         """Return the moment for a decision now."""
         return Moment(

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from odin.runtime.clock import Clock, SystemClock
 
+_FETCHED_BYTES = 4_096
 _SEEDED_EPOCH_MS = 1_700_000_000_000
 
 
@@ -50,11 +51,13 @@ class SystemIds:
     def __init__(self, clock: Clock | None = None) -> None:
         """Take the clock whose wall time goes into run ids."""
         self._clock = clock or SystemClock()
+        self._bytes = b""
+        self._used = 0
 
     def run_id(self) -> str:
         """Return a new UUIDv7."""
         unix_ms = int(self._clock.wall().timestamp() * 1_000)
-        return uuid7(unix_ms, secrets.randbits(74))
+        return uuid7(unix_ms, int.from_bytes(self._take(10), "big") >> 6)
 
     def incarnation(self) -> str:
         """Return 16 hexadecimal digits."""
@@ -62,19 +65,27 @@ class SystemIds:
 
     def claim_token(self) -> str:
         """Return 32 hexadecimal digits."""
-        return secrets.token_hex(16)
+        return self._take(16).hex()
 
     def request_id(self) -> str:
         """Return 32 hexadecimal digits."""
-        return secrets.token_hex(16)
+        return self._take(16).hex()
 
     def report_id(self) -> str:
         """Return 24 hexadecimal digits."""
-        return secrets.token_hex(12)
+        return self._take(12).hex()
 
     def batch_random(self) -> int:
         """Return 64 random bits."""
-        return secrets.randbits(64)
+        return int.from_bytes(self._take(8), "big")
+
+    def _take(self, count: int) -> bytes:
+        """Return random bytes of the operating system, fetched some hundred ids at a time."""
+        end = self._used + count
+        if end > len(self._bytes):
+            self._bytes, end = secrets.token_bytes(_FETCHED_BYTES), count
+        self._used = end
+        return self._bytes[end - count : end]
 
 
 class SeededIds:
