@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from odin.core.decide import Decision, OutboxTask
+from odin.core.history_limits import HISTORY_LIMITS
 from odin.core.sharding import shard_of
 from odin.core.wire import ShardEntry
 from odin.errors import NotOwnerError, OdinError
@@ -79,6 +80,7 @@ class Shards:
         self.clock = clock
         self.ids = ids
         self.shard_count = shard_count
+        self.history_limits = HISTORY_LIMITS
         self.terms: dict[int, Term] = {}
         self.map: dict[int, ShardEntry] = {}
         self.on_map: list[Callable[[tuple[ShardEntry, ...]], None]] = []

@@ -9,11 +9,13 @@ timer or confirm of an older term meets an object that `is_over`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from odin.core.decide import Acknowledged, Decision, Moment
 from odin.core.decide_due import Beat, Liveness
+from odin.core.history_limits import HistoryLimits
 from odin.errors import NotOwnerError, OdinError
 from odin.runtime.clock import Clock
 from odin.runtime.ids import Ids
@@ -24,6 +26,8 @@ from .ticket import Settled, Ticket
 if TYPE_CHECKING:
     from .lane import Lane
 
+log = logging.getLogger(__name__)
+
 GRACE_US: Final = 5_000_000
 
 
@@ -32,6 +36,7 @@ class Home(Protocol):
 
     clock: Clock
     ids: Ids
+    history_limits: HistoryLimits
 
     def now_us(self) -> int:
         """Return a lower bound of the cluster's time."""
@@ -115,6 +120,7 @@ class Term:
             self.range_id,
             self._home.ids.batch_random(),
             sticky=run is not None and run.warm != "" and self._home.is_linked(run.warm),
+            limits=self._home.history_limits,
         )
 
     def liveness(self, run: Run) -> Liveness:
@@ -231,6 +237,16 @@ class Term:
                 decision.execution, self._home.clock.boottime()
             )
         run.touched_at = self._home.clock.boottime()
+        if self._home.history_limits.is_crossed(run.execution, decision.execution):
+            log.warning(
+                "history grows long, let the run continue as new",
+                extra={
+                    "workflow_id": decision.execution.workflow_id,
+                    "run_id": decision.execution.run_id,
+                    "events": decision.execution.next_event_id - 1,
+                    "bytes": decision.execution.history_bytes,
+                },
+            )
         run.take(decision)
         if decision.is_new:
             self.add(run, is_newest=True)

@@ -35,6 +35,7 @@ from odin.core.execution import (
     copy_of,
     next_token,
 )
+from odin.core.history_limits import HISTORY_LIMITS, HistoryLimits
 from odin.core.wire import TaskEntry
 
 _MESSAGES = (WorkflowExecutionSignaled, WorkflowExecutionCancelRequested)
@@ -59,12 +60,14 @@ class Moment:
         batch_random: 64 random bits for the state token of the batch.
         sticky: Whether the run is warm at a worker whose link is open: its next workflow task is
             pushed there.
+        limits: How long a history may grow.
     """
 
     now_us: int
     range_id: int
     batch_random: int
     sticky: bool = False
+    limits: HistoryLimits = HISTORY_LIMITS
 
 
 @dataclass(frozen=True, slots=True)

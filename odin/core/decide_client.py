@@ -172,10 +172,11 @@ def decide_signal(
 
     Raises:
         RunClosedError: The run is closed.
-        FailedPreconditionError: The run has had 10,000 signals.
+        FailedPreconditionError: The run has had 10,000 signals, or its history is full.
     """
     _check_open(execution)
     _check_signals(execution)
+    moment.limits.check(execution)
     change = Change(execution, moment)
     change.after.signal_count += 1
     event_id = change.append(
@@ -259,6 +260,7 @@ def _signal_existing(
     latest: Execution, request: requests.StartWorkflow, moment: Moment, body_hash: bytes
 ) -> StartOutcome:
     _check_signals(latest)
+    moment.limits.check(latest)
     change = Change(latest, moment)
     event_id = _append_signal(change, request.signal_name or "", request)
     change.wake()

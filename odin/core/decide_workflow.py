@@ -97,6 +97,11 @@ def decide_report(
         failed = _fail_task(execution, bad, report.report_id, moment)
         return ReportOutcome(refused="failed", decision=failed)
     closing = bool(report.commands) and isinstance(report.commands[-1], commands.CLOSING_COMMANDS)
+    full = None if closing else moment.limits.why_full(execution, report.commands)
+    if full is not None:
+        too_long = Failure(message=full, kind="worker", type="HistoryTooLong")
+        failed = _fail_task(execution, too_long, report.report_id, moment)
+        return ReportOutcome(refused="failed", decision=failed)
     if closing and execution.last_message_event_id > report.seen:
         change = Change(execution, moment)
         change.publish_workflow_task()

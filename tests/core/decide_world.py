@@ -37,6 +37,7 @@ from odin.core.decide_workflow import (
 )
 from odin.core.events import Event, HistoryEvent, from_history
 from odin.core.execution import Execution, pack_pending, unpack_pending
+from odin.core.history_limits import HISTORY_LIMITS, HistoryLimits
 from odin.core.payload import Failure, Payload, encode
 from tests.core.decide_judge import Batch, judge
 
@@ -62,6 +63,7 @@ class World:
     now_us: int = START_US
     range_id: int = 7
     sticky: bool = False
+    limits: HistoryLimits = HISTORY_LIMITS
     executions: dict[str, Execution] = field(default_factory=dict)
     histories: dict[str, list[HistoryEvent]] = field(default_factory=dict)
     batches: dict[str, list[Batch]] = field(default_factory=dict)
@@ -97,7 +99,13 @@ class World:
         return self.count
 
     def moment(self) -> Moment:
-        return Moment(self.now_us, self.range_id, 10_000 + self.next_number(), sticky=self.sticky)
+        return Moment(
+            self.now_us,
+            self.range_id,
+            10_000 + self.next_number(),
+            sticky=self.sticky,
+            limits=self.limits,
+        )
 
     def run_id(self, number: int) -> str:
         return f"01890a5d-ac96-774b-bcce-{number:012d}"

@@ -60,7 +60,9 @@ def _generic(origin: Any, inside: tuple[Any, ...]) -> st.SearchStrategy[Any]:  #
 def _bounded(type_: Any, meta: msgspec.Meta) -> st.SearchStrategy[Any]:  # noqa: ANN401 - as above
     """Return values within the bounds that an annotation states."""
     if type_ is int:
-        return st.integers(meta.ge, meta.le)
+        return st.integers(
+            None if meta.ge is None else int(meta.ge), None if meta.le is None else int(meta.le)
+        )
     if meta.pattern is not None:
         return st.from_regex(meta.pattern)
     if type_ is str:
