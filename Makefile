@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
 
 .PHONY: venv
 venv: $(STAMP) ## make .venv with everything in it
@@ -38,7 +38,7 @@ fmt: venv ## format the code and sort its imports
 lint: venv ## ruff, formatting, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(PACKAGES) tests
+	$(BIN)/mypy $(PACKAGES) deploy tests
 	$(BIN)/lint-imports
 
 .PHONY: test-core
@@ -69,6 +69,10 @@ up: venv ## start a local cluster and leave it running
 .PHONY: down
 down: venv ## stop the local cluster
 	$(BIN)/python -m cluster down
+
+.PHONY: compose-smoke
+compose-smoke: venv ## try compose.yaml out with podman (as root; up to ten minutes, no registry)
+	$(BIN)/python -m deploy.smoke
 
 .PHONY: bench
 bench: venv ## measure throughput and latency (BENCH="--workloads W1 --runs 5")

@@ -149,7 +149,9 @@ class Podman:
         return found
 
     async def remove_everything(self) -> None:
-        """Take down the project, then whatever is left in this storage; images stay as a cache.
+        """Take down the project, then whatever is left in this storage.
+
+        Images stay as a cache; nameless ones, which each build leaves, for a day.
 
         Raises:
             SmokeError: something of the project is still there.
@@ -159,6 +161,7 @@ class Podman:
         await attempt("podman", "rm", "--all", "--force", "--time", "1", seconds=60)
         await attempt("podman", "volume", "prune", "--force", seconds=30)
         await attempt("podman", "network", "prune", "--force", seconds=30)
+        await attempt("podman", "image", "prune", "--force", "--filter", "until=24h", seconds=60)
         if left := await self.left():
             raise SmokeError(f"still there: {', '.join(left)}")
 

@@ -24,6 +24,8 @@ SERVICES: Final = (*STORES, *ENGINES, *MOCKS, *WORKERS, "load")
 VICTIM: Final = "engine-1"
 WELL_SECONDS: Final = 90.0
 ORDER_SECONDS: Final = 60.0
+SHARE_SECONDS: Final = 90.0
+SHARE_COUNT: Final = 8
 POLL_SECONDS: Final = 0.5
 UNAUTHORIZED: Final = 401
 _NO_CAPABILITIES: Final = "0000000000000000"
@@ -46,9 +48,11 @@ class Trial:
             ("workers and load well", lambda: self._start(*WORKERS, "load")),
             ("an order placed and completed", lambda: self._order("before")),
             ("nothing open, nothing privileged", self._is_closed),
+            (f"{VICTIM} has its share of the shards", self._share),
             (f"{VICTIM} killed", self._kill),
             (f"an order of {VICTIM}'s completed by the others", self._order_of_the_victim),
             (f"{VICTIM} back and well", self._revive),
+            ("worker-1 crashed and restarted", self._crash),
             ("another order completed", lambda: self._order("after")),
             ("every service well", lambda: self._well(*SERVICES)),
             ("no secret in any log", self._no_secret_in_logs),
@@ -94,10 +98,21 @@ class Trial:
         receipt = await self.orders.place(f"smoke-{name}", ORDER_SECONDS)
         return [f"delivered by {receipt['driver']}"]
 
+    async def _share(self) -> list[str]:
+        """Wait until the engine that is to be killed would be missed: shards move slowly."""
+        try:
+            async with asyncio.timeout(SHARE_SECONDS):
+                while len(self._stolen) < SHARE_COUNT:
+                    await asyncio.sleep(POLL_SECONDS)
+                    self._stolen = await self.orders.owned_by(VICTIM)
+        except TimeoutError:
+            raise SmokeError(f"{VICTIM} owns {len(self._stolen)} shards only") from None
+        return [f"{len(self._stolen)} of them"]
+
     async def _kill(self) -> list[str]:
-        self._stolen = await self.orders.owned_by(VICTIM)
         await self.podman.do("kill", VICTIM, "--signal", "KILL")
-        return [f"it owned {len(self._stolen)} shards"]
+        self._stolen = await self.orders.owned_by(VICTIM)
+        return [f"it still owns {len(self._stolen)} shards on record"]
 
     async def _order_of_the_victim(self) -> list[str]:
         """Place an order that falls into a shard which nobody serves at this moment."""
@@ -108,6 +123,26 @@ class Trial:
     async def _revive(self) -> list[str]:
         await self.podman.do("start", VICTIM)
         return await self._well(VICTIM)
+
+    async def _crash(self) -> list[str]:
+        """End a service's process from inside: the restart policy must bring it back."""
+        first = await self._first_pid("worker-1")
+        await self.podman.runner.run("kill", "-KILL", *await self._children(first), seconds=10)
+        try:
+            async with asyncio.timeout(WELL_SECONDS):
+                while await self._first_pid("worker-1") in (0, first):  # noqa: ASYNC110 - podman tells no event
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError:
+            raise SmokeError("worker-1 was not started again") from None
+        return await self._well("worker-1")
+
+    async def _first_pid(self, service: str) -> int:
+        """Return the pid of a container's first process as the host sees it; 0 if it is down."""
+        return int((await self.podman.inspect(service))["State"]["Pid"])
+
+    async def _children(self, pid: int) -> list[str]:
+        path = f"/proc/{pid}/task/{pid}/children"
+        return (await self.podman.runner.run("cat", path, seconds=10)).split()
 
     async def _is_closed(self) -> list[str]:
         """Look at the running containers for what the compose file only promises."""
@@ -123,14 +158,13 @@ class Trial:
                     raise SmokeError(f"{service} is published on {one['HostIp']!r}")
             if not described["HostConfig"]["ReadonlyRootfs"]:
                 raise SmokeError(f"the root of {service} can be written to")
-            await self._is_powerless(service, int(described["State"]["Pid"]))
+            await self._is_powerless(service, await self._first_pid(service))
         return [f"{published} ports on loopback", f"{len(SERVICES)} without root and capabilities"]
 
     async def _is_powerless(self, service: str, first: int) -> None:
         """Ask the kernel what the service's processes may do: the init, and what it started."""
         read = self.podman.runner.run
-        children = await read("cat", f"/proc/{first}/task/{first}/children", seconds=10)
-        for pid in (str(first), *children.split()):
+        for pid in (str(first), *await self._children(first)):
             status = await read("cat", f"/proc/{pid}/status", seconds=10)
             fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
             if "0" in fields["Uid"].split():
