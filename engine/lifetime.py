@@ -167,6 +167,7 @@ class Engine:
                 await self._leave(node, told=stop.is_set())
             finally:
                 ended.set()
+                node.router.close()
                 node.hub.close()
                 node.peers.close()
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from odin.core.requests import (
@@ -18,6 +19,7 @@ from odin.core.requests import (
     StartWorkflow,
     WaitWorkflow,
 )
+from odin.core.wire import ShardEntry
 from odin.errors import (
     DeadlineExceededError,
     NotOwnerError,
@@ -39,6 +41,14 @@ Answer = Started | Accepted | Outcome
 _AGAIN = (NotOwnerError, OutcomeUnknownError, ShardMovingError, LinkClosedError)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asking:
+    """A forwarded request under way: whom it is with, and what ends the wait."""
+
+    owner: str
+    scope: asyncio.Timeout
+
+
 class Router:
     """Brings a client's request to the owner of its shard, wherever that is, and back."""
 
@@ -56,6 +66,9 @@ class Router:
         self._clock = clock
         self._address_of = address_of
         self.moving_count = 0
+        self._asking: dict[int, set[_Asking]] = {}
+        self._is_closed = False
+        shards.on_map.append(self._moved)
 
     async def ask(self, request: ClientRequest, timeout_ms: int) -> Answer:
         """Return the committed answer to `request`.
@@ -71,7 +84,7 @@ class Router:
         unknown = False
         while True:
             left = deadline - self._clock.boottime()
-            if left <= 0:
+            if left <= 0 or self._is_closed:
                 break
             try:
                 return await self._ask_once(request, left)
@@ -100,10 +113,38 @@ class Router:
                     return await self._handler.ask(request)
             except TimeoutError:
                 raise DeadlineExceededError("no answer in time") from None
-        address = self._address_of(self._shards.entry(shard_id).incarnation)
+        owner = self._shards.entry(shard_id).incarnation
+        address = self._address_of(owner)
         if not address or not self._peers.has_link(address):
             raise NotOwnerError(f"shard {shard_id} has no owner that is linked")
-        return await self._peers.forward(address, shard_id, request, self._patience(request, left))
+        return await self._forward(address, owner, shard_id, request, self._patience(request, left))
+
+    async def _forward(
+        self, address: str, owner: str, shard_id: int, request: ClientRequest, patience: float
+    ) -> Answer:
+        """Ask the owner, until it is the owner no more: one that is cut off never answers."""
+        try:
+            async with asyncio.timeout(None) as scope:
+                asking = _Asking(owner, scope)
+                self._asking.setdefault(shard_id, set()).add(asking)
+                try:
+                    return await self._peers.forward(address, shard_id, request, patience)
+                finally:
+                    self._asking[shard_id].discard(asking)
+        except TimeoutError:
+            raise ShardMovingError(
+                f"shard {shard_id} has moved while its owner was asked"
+            ) from None
+
+    def _moved(self, entries: Iterable[ShardEntry]) -> None:
+        for entry in entries:
+            for asking in self._asking.get(entry.shard_id, ()):
+                if entry.incarnation not in ("", asking.owner):
+                    asking.scope.reschedule(0.0)
+
+    def close(self) -> None:
+        """The incarnation is over: what is asked now, or under way, is answered as moving."""
+        self._is_closed = True
 
     def _patience(self, request: ClientRequest, left: float) -> float:
         """Return how long one try may take, in seconds; a wait is answered within its own time."""

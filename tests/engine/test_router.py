@@ -1,0 +1,110 @@
+"""A forwarded request follows its shard: nobody waits for an owner that is the owner no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from engine.handler import Handler
+from engine.peers import Peers
+from engine.router import Router
+from engine.shards import Shards
+from odin.core.requests import Accepted, ClientRequest, TerminateWorkflow
+from odin.core.wire import ShardEntry
+from odin.errors import OutcomeUnknownError
+from odin.runtime.clock import SystemClock
+
+REQUEST = TerminateWorkflow(namespace="default", workflow_id="w", request_id="r", reason="")
+ANSWER = Accepted(run_id="run", event_id=3, replayed=False)
+
+
+class World:
+    """The map as one engine knows it, and what the other engines say when they are asked."""
+
+    def __init__(self, answers: dict[str, Callable[[], Awaitable[Accepted]]]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+        self.on_map: list[Callable[[Iterable[ShardEntry]], None]] = []
+        self.terms: dict[int, object] = {}
+        self.owner = ShardEntry(7, "old", 1)
+        self.router = Router(
+            cast("Shards", self),
+            cast("Handler", None),
+            cast("Peers", SimpleNamespace(has_link=lambda _: True, forward=self._forward)),
+            SystemClock(),
+            lambda incarnation: f"http://{incarnation}",
+        )
+
+    def shard_of(self, _namespace: str, _workflow_id: str) -> int:
+        return 7
+
+    def entry(self, _shard_id: int) -> ShardEntry:
+        return self.owner
+
+    def move(self, incarnation: str, range_id: int) -> None:
+        self.owner = ShardEntry(7, incarnation, range_id)
+        for told in self.on_map:
+            told([self.owner])
+
+    async def _forward(
+        self, address: str, _shard_id: int, _request: ClientRequest, _patience: float
+    ) -> Accepted:
+        self.asked.append(address)
+        return await self.answers[address.removeprefix("http://")]()
+
+
+async def never() -> Accepted:
+    await asyncio.Event().wait()
+    raise AssertionError("unreachable")
+
+
+async def at_once() -> Accepted:
+    return ANSWER
+
+
+async def test_a_request_to_an_owner_that_never_answers_goes_to_the_next_one_when_it_moves() -> (
+    None
+):
+    world = World({"old": never, "new": at_once})
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        asking = group.create_task(world.router.ask(REQUEST, 60_000))
+        while not world.asked:
+            await asyncio.sleep(0)
+        world.move("", 2)  # released: nobody to ask yet, and the old owner may still answer
+        world.move("old", 3)  # bumped: the same owner
+        await asyncio.sleep(0.05)
+        assert not asking.done()
+        world.move("new", 4)
+    assert asking.result() == ANSWER
+    assert world.asked == ["http://old", "http://new"]
+
+
+async def test_a_router_whose_engine_is_over_answers_what_is_asked_at_once() -> None:
+    world = World({"old": never})
+    world.router.close()
+    async with asyncio.timeout(5):
+        with pytest.raises(Exception, match="no owner that answers"):
+            await world.router.ask(REQUEST, 60_000)
+    assert world.asked == []
+
+
+async def test_a_move_to_nobody_leaves_the_outcome_unknown_when_the_time_is_up() -> None:
+    world = World({"old": never, "new": never})
+
+    async def move() -> None:
+        while not world.asked:
+            await asyncio.sleep(0)
+        world.move("new", 2)
+        while len(world.asked) < 2:
+            await asyncio.sleep(0.01)
+        world.router.close()
+        world.move("newer", 3)
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(move())
+        with pytest.raises(OutcomeUnknownError):
+            await world.router.ask(REQUEST, 60_000)
