@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from odin.core.ids import DEFAULT_TASK_QUEUE
+
 from .dev_console import listed
 from .dev_samples import sample_command
 
@@ -37,7 +39,8 @@ def banner(
         console.line(f"  workflows   {listed(found.workflow_names())}")
         console.line(f"  activities  {listed(found.activity_names())}")
         for workflow in found.workflows[:SAMPLES_MAX]:
-            console.line(f"  try         {sample_command(workflow)}")
+            sample = sample_command(workflow, found.options.get("task_queue", DEFAULT_TASK_QUEUE))
+            console.line(f"  try         {sample}")
     elif not options.targets:
         console.line("  workflows   none: no module was named")
         for name in candidates(options.root):

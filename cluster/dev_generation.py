@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class WorkerEndedError(RuntimeError):
+class WorkerFailedError(OdinError):
     """A worker ended although nobody had told it to."""
+
+    reason = "WORKER_FAILED"
 
 
 class Generation:
@@ -58,13 +60,16 @@ class Generation:
         # A thread of the author's that never ends must not hold the process.
         self._thread = threading.Thread(target=self._main, name=f"worker-{number}", daemon=True)
 
-    async def load(self) -> None:
-        """Import the modules.
+    def start(self) -> None:
+        """Begin to import the modules."""
+        self._thread.start()
+
+    async def loaded(self) -> None:
+        """Wait until the modules are imported; a wait that is given up changes nothing.
 
         Raises:
             OdinError: They cannot be used; the message says where and why.
         """
-        self._thread.start()
         await asyncio.shield(asyncio.wrap_future(self._loaded))
 
     async def stuck(self, runs: Sequence[OpenRun], timeout_seconds: float) -> list[Stuck]:
@@ -87,6 +92,11 @@ class Generation:
         self._call(lambda: self._begin(address))
 
     @property
+    def failure(self) -> BaseException | None:
+        """Why the worker has ended by itself; None if it has not."""
+        return self._over.exception() if self._over.done() else None
+
+    @property
     def is_linked(self) -> bool:
         """Whether the worker is linked to the engine."""
         return self._worker is not None and self._worker.linked > 0
@@ -99,7 +109,7 @@ class Generation:
         """Wait for the end.
 
         Raises:
-            WorkerEndedError: The worker failed.
+            WorkerFailedError: The worker failed.
         """
         await asyncio.shield(asyncio.wrap_future(self._over))
 
@@ -109,7 +119,7 @@ class Generation:
         try:
             asyncio.run(self._life())
         except BaseException as error:  # noqa: BLE001 - the thread's last resort: the session is told
-            failed = WorkerEndedError(f"the worker failed: {type(error).__name__}: {error}")
+            failed = WorkerFailedError(f"the worker failed: {type(error).__name__}: {error}")
             failed.__cause__ = error
             self._over.set_exception(failed)
         else:
@@ -123,7 +133,7 @@ class Generation:
             self._loaded.set_exception(error)
             return
         except BaseException as error:
-            self._loaded.set_exception(WorkerEndedError(repr(error)))
+            self._loaded.set_exception(WorkerFailedError(repr(error)))
             raise
         self._loaded.set_result(None)
         await self._begun.wait()

@@ -12,6 +12,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from odin.core.definition import WorkflowDefinition
+from odin.core.ids import DEFAULT_TASK_QUEUE
 
 _PLAIN: Final[dict[object, object]] = {
     str: "text",
@@ -26,13 +27,15 @@ _PLAIN: Final[dict[object, object]] = {
 _DEPTH_MAX: Final = 4
 
 
-def sample_command(workflow: object) -> str:
-    """Return an `odin run` for a workflow."""
+def sample_command(workflow: object, task_queue: str = DEFAULT_TASK_QUEUE) -> str:
+    """Return an `odin run` for a workflow of a task queue."""
     definition = WorkflowDefinition.of(workflow)
     signature = definition.signature()
     parts = ["odin", "run", definition.name]
     for type_ in signature.types[: signature.required]:
         parts += ["--input", msgspec.json.encode(sample(type_)).decode()]
+    if task_queue != DEFAULT_TASK_QUEUE:
+        parts += ["--queue", task_queue]
     return shlex.join([*parts, "--wait"])
 
 

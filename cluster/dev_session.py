@@ -38,7 +38,7 @@ from .servers import ServerError
 from .state import Secrets, read_state, write_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
 
     from .dev_options import DevOptions
     from .place import Place
@@ -48,11 +48,11 @@ CLIENT_PORT: Final = 7300
 NODE_ID: Final = "dev"
 EXIT_NOT_STARTED: Final = 1
 EXIT_AT_ONCE: Final = 130
-LEAVE_SECONDS: Final = 1.0
+LEAVE_SECONDS: Final = 0.3
 READY_SECONDS: Final = 30.0
-WORKER_SECONDS: Final = 1.2
-ENGINE_SECONDS: Final = 1.5
-SERVERS_SECONDS: Final = 2.0
+WORKER_SECONDS: Final = 1.0
+ENGINE_SECONDS: Final = 1.0
+SERVERS_SECONDS: Final = 1.5
 _POLL_SECONDS: Final = 0.02
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -103,13 +103,11 @@ class Dev:
         self._started_at = self._clock.wall().isoformat(timespec="milliseconds")
         self._last = read_state(place)
         self._reservations = Reservations()
+        # Servers that the shell knows are not for trials: they may be those of production.
         environ = {k: v for k, v in os.environ.items() if k not in VARIABLES.values()}
         self._backing = Backing(
             place,
-            {
-                **environ,
-                "ODIN_BROKER": "embedded",
-            },  # a cluster that the shell knows is not for trials
+            {**environ, "ODIN_BROKER": "embedded"},
             self._clock,
             lambda _line: None,
             {},
@@ -143,22 +141,29 @@ class Dev:
             if (watch := ParentWatch.from_environment()) is not None:
                 group.create_task(self._until_alone(watch), name="parent")
             try:
-                await self._start(group)
-                await self.stop.wait()
+                await self._unless_stopped(self._serve(group))
             finally:
                 self.stop.set()
                 await self._end()
 
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` until it fails or the stop event is set, whatever it then waits for."""
+        async with asyncio.TaskGroup() as group:
+            working = group.create_task(work, name="serve")
+            stopping = group.create_task(self.stop.wait(), name="until told to stop")
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            working.cancel()
+            stopping.cancel()
+
     async def _until_alone(self, watch: ParentWatch) -> None:
         await watch(self.stop)
 
-    async def _start(self, group: asyncio.TaskGroup) -> None:
+    async def _serve(self, group: asyncio.TaskGroup) -> None:
+        """Start everything, with the parts that end last in `group`, and host the author's code."""
         self._write("starting")
         async with asyncio.TaskGroup() as starting:
             starting.create_task(self._backing.start(), name="servers")
             starting.create_task(self._hosted.load_first(), name="import")
-        if self.stop.is_set():
-            return
         group.create_task(self._backing.watch(self.stop), name="watch servers")
         urls = self._backing.urls
         write_secrets(
@@ -171,12 +176,11 @@ class Dev:
         group.create_task(self._run_engine(engine), name="engine")
         self._address = f"http://{LOOPBACK}:{port}"
         await self._hosted.begin(self._address, urls["postgres"], self.stop, READY_SECONDS)
-        if self.stop.is_set():
-            return
         self._write("running")
         took = self._clock.boottime() - self._began
         banner(self._console, self._options, self._hosted.found, self._address, took, self._place)
-        group.create_task(self._hosted.run(self.stop), name="worker")
+        self._hosted.tell_warnings()
+        await self._hosted.run(self.stop)
 
     def _port(self) -> int:
         asked = self._options.port

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import aiohttp
 import asyncpg
 
+from odin.core.definition import WorkflowDefinition
 from odin.errors import OdinError, UnavailableError
 from odin.runtime.clock import SystemClock, pause
 
@@ -33,11 +34,13 @@ LOOK_SECONDS: Final = 0.2
 SETTLE_SECONDS: Final = 0.1
 OLD_ACTIVITIES_SECONDS: Final = 60.0
 REPLAY_SECONDS: Final = 10.0
+SLOW_SECONDS: Final = 5.0
 STUCK_SHOWN_MAX: Final = 10
 _POLL_SECONDS: Final = 0.02
 _OK: Final = 200
 _RED: Final = "31"
 _GREEN: Final = "32"
+_YELLOW: Final = "33"
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +71,7 @@ class Hosted:
         self._dsn = ""
         self._count = 0
         self._present: Generation | None = None
+        self._told: Generation | None = None
         self._earlier: list[Generation] = []
 
     @property
@@ -87,7 +91,7 @@ class Hosted:
             return
         generation = self._next()
         try:
-            await generation.load()
+            await self._loaded(generation)
         except OdinError as error:
             if error.reason == "MODULE_NOT_FOUND" or not self._options.reload:
                 raise
@@ -130,6 +134,7 @@ class Hosted:
             await stop.wait()
             return
         while not await pause(self._clock, stop, LOOK_SECONDS):
+            self._tell_worker_failed()
             if not (changed := code.changed()):
                 continue
             while not await pause(self._clock, stop, SETTLE_SECONDS) and (more := code.changed()):
@@ -141,7 +146,7 @@ class Hosted:
         names = listed(dict.fromkeys(path.name for path in changed))
         generation = self._next()
         try:
-            await generation.load()
+            await self._loaded(generation)
         except OdinError as error:
             self._tell_failed(error)
             return
@@ -155,7 +160,18 @@ class Hosted:
         found = generation.found
         held = "" if found is None else listed([*found.workflow_names(), *found.activity_names()])
         self._console.event(f"{names} changed: now running {held}", _GREEN)
+        self.tell_warnings()
         self._tell_stuck(stuck)
+
+    async def _loaded(self, generation: Generation) -> None:
+        """Wait for the import, and say so if it takes long; it is the author's code that does."""
+        generation.start()
+        try:
+            async with asyncio.timeout(SLOW_SECONDS):
+                await generation.loaded()
+        except TimeoutError:
+            self._console.event(f"still importing {listed(self._options.targets)} ...")
+            await generation.loaded()
 
     async def _stuck(self, generation: Generation) -> list[Stuck]:
         found = generation.found
@@ -192,6 +208,19 @@ class Hosted:
             "graceful_shutdown_timeout": timedelta(seconds=OLD_ACTIVITIES_SECONDS),
         }
         return Generation(self._count, self._code, fields)
+
+    def tell_warnings(self) -> None:
+        """Show what the workflows hold that often is not meant."""
+        for workflow in self.found.workflows if self.found is not None else ():
+            definition = WorkflowDefinition.of(workflow)
+            for warning in definition.warnings:
+                self._console.event(f"{definition.name}: {warning}", _YELLOW)
+
+    def _tell_worker_failed(self) -> None:
+        present = self._present
+        if present is not None and present is not self._told and present.failure is not None:
+            self._told = present
+            self._console.event(f"{present.failure}\nwaiting for a change", _RED)
 
     def _tell_failed(self, error: OdinError) -> None:
         after = "the old code goes on" if self._present is not None else "waiting for a change"

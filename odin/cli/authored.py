@@ -27,6 +27,7 @@ from odin.core.definition import (
 from odin.errors import InvalidArgumentError
 from odin.worker import Worker, WorkerOptions
 from odin.worker.options import WorkerFields
+from odin.worker.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -82,7 +83,7 @@ def load(targets: Sequence[str], root: Path) -> Found:
     Raises:
         ModuleMissingError: A module or an object is not there.
         ModuleFailedError: Importing one raised; the message shows the author's line.
-        DefinitionError: There is nothing decorated, or two have one name.
+        DefinitionError: There is nothing decorated, two have one name, or one is declared wrongly.
     """
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
@@ -101,6 +102,7 @@ def load(targets: Sequence[str], root: Path) -> Found:
         if isinstance(options, WorkerOptions):
             _take_options(found, options, target)
     _check_names(found)
+    Registry(found.workflows, found.activities)  # what a worker would refuse is refused here
     return found
 
 

@@ -78,6 +78,14 @@ def test_what_two_targets_share_is_hosted_once(root: Path) -> None:
     assert (found.workflow_names(), found.activity_names()) == (["order"], ["charge", "ship"])
 
 
+def test_what_a_worker_would_refuse_is_refused_when_it_is_loaded(root: Path) -> None:
+    (root / "found_i.py").write_text(
+        "from odin import activity\n\n@activity.defn\ndef f(*, x: int) -> None: ...\n"
+    )
+    with pytest.raises(DefinitionError, match="keyword-only"):
+        load(["found_i"], root)
+
+
 def test_an_element_that_is_no_definition_is_named(root: Path) -> None:
     (root / "found_d.py").write_text(MODULE)
     with pytest.raises(DefinitionError, match=r"found_d:wrong\[1\] is 3"):
@@ -152,6 +160,7 @@ def test_a_sample_command_quotes_for_the_shell() -> None:
     async def greet(name: str, times: int = 1) -> None: ...
 
     assert sample_command(greet) == """odin run greet --input '"text"' --wait"""
+    assert sample_command(greet, "slow").endswith(" --queue slow --wait")
 
 
 def _state(folder: Path, started: str, port: int, *, pid: int | None = None) -> None:

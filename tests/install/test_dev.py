@@ -138,6 +138,54 @@ def _attempts(installed: Installed, author: Path) -> int:
     return int(shown["workflow_task"]["attempt"])
 
 
+STUBBORN = """
+import time
+
+from odin import activity, workflow
+
+
+@activity.defn
+async def block_the_loop() -> None:
+    time.sleep(60)
+
+
+@activity.defn
+def spin() -> None:
+    while True:
+        pass
+
+
+@workflow.defn
+async def hang() -> None:
+    spinning = workflow.start_activity(spin)
+    await workflow.execute_activity(block_the_loop)
+    await spinning
+"""
+
+
+def test_code_that_never_yields_stops_neither_the_engine_nor_the_end(
+    installed: Installed, author: Path
+) -> None:
+    (author / "stubborn.py").write_text(STUBBORN)
+    with Running(installed, author, "dev", "stubborn") as dev:
+        dev.says("is ready")
+        installed.odin("run", "hang", "--id", "h", cwd=author)
+        dev.says("the event loop is held up", "time.sleep(60)", seconds=RELOAD_SECONDS)
+        shown = json.loads(installed.odin("show", "h", "--json", cwd=author).stdout)
+        assert {one["state"] for one in shown["pending_activities"]} == {"started"}
+        assert dev.end() < END_SECONDS_MAX
+        assert dev.process.returncode == 0
+
+
+def test_an_import_that_never_ends_is_named_and_can_be_ended(
+    installed: Installed, author: Path
+) -> None:
+    (author / "slow.py").write_text("import time\n\ntime.sleep(60)\n")
+    with Running(installed, author, "dev", "slow") as dev:
+        dev.says("still importing slow", seconds=20)
+        assert dev.end() < END_SECONDS_MAX
+
+
 def test_without_a_module_it_names_those_that_seem_to_hold_workflows(
     installed: Installed, author: Path
 ) -> None:
