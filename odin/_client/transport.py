@@ -162,11 +162,11 @@ class Transport:
         try:
             status, body, headers = await self._send(address, request, seconds)
         except aiohttp.ClientConnectorError as error:  # nothing was sent
-            self._note(progress, error, moves_on=True)
+            self._note(progress, error, leaving=address)
             return None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             progress.unresolved = error
-            self._note(progress, error, moves_on=True)
+            self._note(progress, error, leaving=address)
             return None
         if status < _OK:
             return Reply(status, body, headers.get("content-type", ""))
@@ -174,12 +174,13 @@ class Transport:
         if refusal.retryable:
             if not isinstance(refusal, (NotLeaderError, ResourceExhaustedError)):
                 progress.unresolved = refusal
-            self._note(progress, refusal, moves_on=not isinstance(refusal, ResourceExhaustedError))
+            is_full = isinstance(refusal, ResourceExhaustedError)
+            self._note(progress, refusal, leaving="" if is_full else address)
             self._follow_leader(refusal)
             return None
         if self._is_definite(request, refusal, progress):
             raise refusal
-        self._note(progress, refusal, moves_on=True)
+        self._note(progress, refusal, leaving=address)
         return None
 
     def _is_definite(self, request: Request, refusal: OdinError, progress: _Progress) -> bool:
@@ -216,10 +217,15 @@ class Transport:
             )
         return self._session
 
-    def _note(self, progress: _Progress, error: BaseException, *, moves_on: bool) -> None:
+    def _note(self, progress: _Progress, error: BaseException, *, leaving: str) -> None:
+        """Remember the error, and go on to the next engine if the one to leave is still asked.
+
+        Of many calls that fail at one engine only the first moves on: if each did, they would be
+        back at it after a round.
+        """
         progress.last = error
         log.debug("will ask again", extra={"tries": progress.tries, "detail": str(error)[:200]})
-        if moves_on:
+        if self.addresses[self._next] == leaving:
             self._next = (self._next + 1) % len(self.addresses)
 
     def _follow_leader(self, refusal: OdinError) -> None:

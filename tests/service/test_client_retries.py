@@ -1,5 +1,6 @@
 """What the client makes of bad luck: copies of one call, and what may be said of their fate."""
 
+import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -51,6 +52,18 @@ async def test_a_lost_answer_is_asked_for_elsewhere_under_the_same_request_id() 
     assert first.body == second.body
     assert first.request_id
     assert first.address != second.address
+
+
+async def test_calls_that_fail_together_at_one_engine_all_go_on_to_another() -> None:
+    async with scripted(HANG, HANG, HANG, HANG, STARTED) as script:
+        client = await Client.connect(*script.addresses, timeout=timedelta(seconds=3))
+        async with client, asyncio.TaskGroup() as group:
+            for number in range(4):
+                group.create_task(client.start_workflow("order", id=f"order-{number}"))
+    first, second = script.copies[:4], script.copies[4:]
+    assert len(second) == 4
+    assert len({copy.address for copy in first}) == 1
+    assert not {copy.address for copy in first} & {copy.address for copy in second}
 
 
 async def test_a_refusal_that_nothing_precedes_is_reported() -> None:
