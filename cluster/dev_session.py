@@ -48,6 +48,7 @@ CLIENT_PORT: Final = 7300
 NODE_ID: Final = "dev"
 EXIT_NOT_STARTED: Final = 1
 EXIT_AT_ONCE: Final = 130
+SWITCH_SECONDS: Final = 0.000_5
 LEAVE_SECONDS: Final = 0.3
 READY_SECONDS: Final = 30.0
 WORKER_SECONDS: Final = 1.0
@@ -64,6 +65,8 @@ def run_dev(options: DevOptions) -> int:
         DevRunsError: Another one runs with this data.
         OdinError: The modules cannot be found, or the engine refuses to start.
     """
+    # Code of the author that computes shares the interpreter with the engine: turns are short.
+    sys.setswitchinterval(SWITCH_SECONDS)
     place = place_of(options.folder)
     console = Console(options.root, sys.stderr)
     code = EXIT_NOT_STARTED

@@ -173,7 +173,7 @@ def test_code_that_never_yields_stops_neither_the_engine_nor_the_end(
         dev.says("the event loop is held up", "time.sleep(60)", seconds=RELOAD_SECONDS)
         shown = json.loads(installed.odin("show", "h", "--json", cwd=author).stdout)
         assert {one["state"] for one in shown["pending_activities"]} == {"started"}
-        assert dev.end() < END_SECONDS_MAX
+        assert dev.end() < END_SECONDS_MAX, dev.text
         assert dev.process.returncode == 0
 
 
