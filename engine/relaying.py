@@ -40,6 +40,7 @@ class Relay:
 
     def __init__(self, node: Node, clock: Clock, amqp_url: str) -> None:
         self._node = node
+        self._is_embedded = not amqp_url
         self._loops: dict[str, Loop] = {}
         incarnation = node.membership.incarnation
         if amqp_url:
@@ -95,8 +96,15 @@ class Relay:
 
     @property
     def oldest_age_ms(self) -> int:
-        """How long the oldest of them waits."""
-        return int(self.publisher.oldest_age_ms())
+        """How long the oldest of them waits that a worker could take.
+
+        Without a broker a task stays a row until a worker takes it. One start on a task queue that
+        nobody serves must not shut the door to all others.
+        """
+        return int(self.publisher.oldest_age_ms(self._is_served))
+
+    def _is_served(self, destination: str) -> bool:
+        return not self._is_embedded or self._node.sessions.count(destination) > 0
 
     @property
     def message_count(self) -> int:

@@ -159,9 +159,16 @@ class Publisher:
         departure = self._book.departures.get(destination)
         return departure.unconfirmed if departure else 0
 
-    def oldest_age_ms(self) -> int:
-        """Return the age of the oldest row in memory, 0 if there is none."""
-        oldest = min((held.row.created_us for held in self._book), default=None)
+    def oldest_age_ms(self, is_counted: Callable[[str], bool] | None = None) -> int:
+        """Return the age of the oldest row in memory, 0 if there is none.
+
+        Args:
+            is_counted: Whether rows of a destination count; all do if it is not given.
+        """
+        asked = {held.row.destination for held in self._book}
+        counted = {one for one in asked if is_counted is None or is_counted(one)}
+        created = (held.row.created_us for held in self._book if held.row.destination in counted)
+        oldest = min(created, default=None)
         return 0 if oldest is None else max(0, self._engine.now_us() - oldest) // 1_000
 
     # --- the loop --------------------------------------------------------------------------------

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from functools import partial
 
 import aiohttp
 import msgspec
 import pytest
 
+import engine.lifetime
 from odin.client import Client
+from odin.core.admission import Limits
 from odin.core.execution import WorkflowTask
 from odin.core.sharding import shard_of
 from odin.errors import FailedPreconditionError
@@ -172,3 +175,16 @@ async def test_damaged_rows_stop_no_takeover_and_no_timer(dsn: str) -> None:
             assert await again.result() == 0
         assert handle.id == "through-takeover"
         assert not second.task.done()
+
+
+async def test_a_start_on_a_queue_that_nobody_serves_does_not_shut_the_door_to_others(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    low = partial(Limits, queue_delay_on_ms=200, queue_delay_off_ms=100)
+    monkeypatch.setattr(engine.lifetime, "Limits", low)
+    async with running_bed(dsn) as bed:
+        await bed.start_worker(WORKFLOWS, ACTIVITIES)
+        await bed.client.start_workflow("echoes", 1, id="unserved", task_queue="of-nobody")
+        await bed.until("SELECT min(created_at) < clock_timestamp() - interval '1 s' FROM outbox")
+        async with asyncio.timeout(5):
+            assert await bed.client.execute_workflow("echoes", 2, id="served") == 2
