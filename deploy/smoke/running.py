@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,10 @@ from pathlib import Path
 from typing import Final
 
 TAIL_CHARACTERS: Final = 2_000
-GRACE_SECONDS: Final = 5.0
+# How long what a command has started may go on when the command itself is ended: podman in the
+# middle of starting a container would leave a network interface that nothing takes down later.
+GRACE_SECONDS: Final = 20.0
+_POLL_SECONDS: Final = 0.05
 
 
 class SmokeError(Exception):
@@ -35,12 +39,14 @@ class Runner:
         environ: The environment of every command.
         folder: Where they run.
         hidden: Texts that must not get into the log.
+        grace_seconds: How long a command that is ended may take to come to an end.
     """
 
     log: Path
     environ: Mapping[str, str]
     folder: Path
     hidden: list[str] = field(default_factory=list)
+    grace_seconds: float = GRACE_SECONDS
 
     async def run(
         self, *command: str, seconds: float, extra: Mapping[str, str] | None = None
@@ -79,10 +85,24 @@ class Runner:
         except TimeoutError:
             raise SmokeError(f"{self._shown(command)} took more than {seconds:.0f} s") from None
         finally:
-            await _end(process)
+            if process.returncode is None:
+                await self._end(process)
         text = output.decode(errors="replace").rstrip()
         self.note(f"$ {self._shown(command)}\n{text}\n[{process.returncode}]")
         return Ended(process.returncode or 0, text)
+
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
+        """Tell a command to end, let what it has started finish, then kill what is left."""
+        process.terminate()
+        try:
+            async with asyncio.timeout(self.grace_seconds):
+                await process.wait()
+                while _is_there(process.pid):  # noqa: ASYNC110 - grandchildren tell no event
+                    await asyncio.sleep(_POLL_SECONDS)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
 
     def note(self, text: str) -> None:
         """Append to the log."""
@@ -98,17 +118,10 @@ class Runner:
         return text
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a command that is still there, with whatever it has started."""
-    if process.returncode is not None:
-        return
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-            async with asyncio.timeout(GRACE_SECONDS):
-                await process.wait()
-        except ProcessLookupError:
-            return
-        except TimeoutError:
-            continue
-        return
+def _is_there(group: int) -> bool:
+    """Return whether a process group has a process."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

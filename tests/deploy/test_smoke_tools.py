@@ -16,7 +16,8 @@ from .reading import EXAMPLE
 
 
 def runner(folder: Path, *hidden: str) -> Runner:
-    return Runner(folder / "log.txt", {"PATH": "/usr/bin:/bin"}, folder, list(hidden))
+    environ = {"PATH": "/usr/bin:/bin"}
+    return Runner(folder / "log.txt", environ, folder, list(hidden), grace_seconds=1.0)
 
 
 async def test_no_secret_gets_into_the_log(tmp_path: Path) -> None:
@@ -38,6 +39,18 @@ async def test_a_command_that_takes_too_long_is_ended_with_what_it_started(tmp_p
     async with asyncio.timeout(5):
         while child.exists() and "(zombie)" not in (child / "status").read_text(encoding="utf-8"):
             await asyncio.sleep(0.02)
+
+
+async def test_what_a_cancelled_command_has_started_may_come_to_its_end(tmp_path: Path) -> None:
+    # The child outlives its parent for a moment, as `podman start` does below podman-compose.
+    script = "(trap '' TERM; sleep 0.4; echo done >end) & : >begun; wait"
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(runner(tmp_path).run("sh", "-c", script, seconds=10))
+        async with asyncio.timeout(5):
+            while not (tmp_path / "begun").exists():
+                await asyncio.sleep(0.02)
+        running.cancel()
+    assert (tmp_path / "end").read_text(encoding="utf-8") == "done\n"
 
 
 def test_containers_ask_for_no_higher_limits_than_this_process_may_set(tmp_path: Path) -> None:
