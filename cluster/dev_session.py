@@ -51,9 +51,10 @@ EXIT_AT_ONCE: Final = 130
 SWITCH_SECONDS: Final = 0.000_5
 LEAVE_SECONDS: Final = 0.3
 READY_SECONDS: Final = 30.0
-WORKER_SECONDS: Final = 1.0
-ENGINE_SECONDS: Final = 1.0
-SERVERS_SECONDS: Final = 1.5
+# Together below three seconds, whatever the code of the author does.
+WORKER_SECONDS: Final = 0.9
+ENGINE_SECONDS: Final = 0.8
+SERVERS_SECONDS: Final = 0.9
 _POLL_SECONDS: Final = 0.02
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
