@@ -34,7 +34,7 @@ class Liar:
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, name: str) -> None:
         self.socket = socket
         self.name = name
-        self.seq = 0
+        self.heard: list[Any] = []
 
     async def say(self, *messages: Any) -> None:  # noqa: ANN401 - anything
         await self.socket.send_bytes(msgspec.msgpack.encode(list(messages)))
@@ -43,11 +43,12 @@ class Liar:
         """Return the next message of this kind."""
         async with asyncio.timeout(seconds):
             while True:
+                for at, message in enumerate(self.heard):
+                    if isinstance(message, kind):
+                        return self.heard.pop(at)
                 frame = await self.socket.receive()
                 assert frame.type is aiohttp.WSMsgType.BINARY, frame
-                for message in wire.decode_to_worker(frame.data):
-                    if isinstance(message, kind):
-                        return message
+                self.heard += wire.decode_to_worker(frame.data)
 
     async def until_closed(self, seconds: float = 5.0) -> None:
         """Return once the engine has ended the link."""
@@ -387,3 +388,33 @@ async def test_a_peer_that_lies_about_shards_and_requests_is_not_believed(door: 
         shards = (await answer.json())["items"]
     assert len(shards) == door.shard_count
     assert all(one["incarnation"] != "nobody" for one in shards)
+    async with linked(door, greet=False) as liar:
+        await liar.say(hello(liar.name))
+        told = (await liar.hear(wire.Welcome)).shards
+    assert {one.shard_id for one in told} <= set(range(door.shard_count))
+
+
+async def test_an_answer_larger_than_a_frame_goes_in_part_and_says_so(door: Bed) -> None:
+    handle = await door.client.start_workflow("any", id="large-answer", task_queue="nobody")
+    [row] = await door.fetch(
+        "SELECT shard_id, run_id::text FROM execution WHERE workflow_id = 'large-answer'"
+    )
+    shard, run = row
+    async with linked(door) as liar:
+        await liar.say(wire.ClaimWorkflowTask(1, shard, run, 1))
+        task = await liar.hear(wire.WorkflowTaskGranted)
+        for _ in range(20):
+            await handle.signal("go", "s" * 250_000)
+        await liar.say(
+            wire.ReportWorkflowTask(2, "r", shard, run, 1, task.task_token, 1, task.time_us, ())
+        )
+        accepted = await liar.hear(wire.WorkflowTaskAccepted)
+        assert not accepted.complete
+        assert accepted.events[0].event_id == 2
+        held = accepted.events[-1].event_id
+        while held < 22:
+            await liar.say(wire.FetchHistory(3, shard, run, held, 22))
+            events = (await liar.hear(wire.HistoryPage)).events
+            assert [one.event_id for one in events][:1] == [held + 1]
+            held = events[-1].event_id
+    await handle.terminate("seen")

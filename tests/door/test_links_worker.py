@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from odin.core import events as e
 from odin.core import wire
+from odin.core.instance import Instance
 from odin.core.payload import Payload
 from odin.worker import Worker
 from tests.core.struct_strategies import instances
@@ -138,6 +139,24 @@ async def test_a_history_that_cannot_be_read_fails_the_task_visibly_and_blocks_n
         report = await engine.hear(wire.ReportWorkflowTaskFailure)
         assert report.failure.message
         engine.say(wire.WorkflowTaskRefused(report.seq, "failed"))
+        await assert_works(engine)
+
+
+async def test_a_fault_of_the_worker_itself_fails_the_task_and_freezes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(_: Instance, __: object) -> None:
+        raise LookupError("a fault of our own")
+
+    async with scene() as (engine, _):
+        with monkeypatch.context() as patch:
+            patch.setattr(Instance, "apply", broken)
+            history = new_history()
+            engine.say(wire.Tasks(1, "default", (history.task(),)))
+            engine.say(history.granted(await engine.hear(wire.ClaimWorkflowTask)))
+            report = await engine.hear(wire.ReportWorkflowTaskFailure)
+            assert "a fault of our own" in report.failure.message
+            engine.say(wire.WorkflowTaskRefused(report.seq, "failed"))
         await assert_works(engine)
 
 

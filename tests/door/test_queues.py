@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import aio_pika
 import msgspec
@@ -15,6 +15,9 @@ import pytest
 from odin.core.tasks import decode_message, encode_message
 from odin.core.topology import dead_letter_queue, queue_of
 from odin.core.wire import TaskEntry
+from odin.errors import InvalidArgumentError
+from odin.runtime.clock import SystemClock
+from relay.dead_letters import DeadLetters
 from tests.conftest import _execute, database_url
 from tests.door.flows import ACTIVITIES, WORKFLOWS
 from tests.engine.bed import Bed, running_bed
@@ -138,3 +141,24 @@ async def test_whatever_lies_on_the_dead_letter_queue_the_letters_behind_it_are_
     await publish(rabbitmq_url, queue, [*GARBAGE.values(), real], **{"x-first-death-reason": evil})
     await bed.until("SELECT count(*) >= 1 FROM dead_letter WHERE number = 77", seconds=30)
     await until_drained(rabbitmq_url, queue)
+
+
+async def test_a_dead_letter_that_can_never_be_recorded_holds_up_none_behind_it() -> None:
+    tried: list[int] = []
+
+    async def dead(entries: Sequence[TaskEntry], _: str) -> None:
+        tried.append(entries[0].number)
+        if entries[0].number == 1:
+            raise InvalidArgumentError("never")
+
+    letters = DeadLetters("amqp://u:p@127.0.0.1:1/", dead, _Hurried())
+    for number in (1, 2):
+        await letters._tell([TaskEntry("w", 1, 1, RUN, number, 1)], "x")  # noqa: SLF001 - one step
+    assert (tried[-1], letters.handed_over, letters.damaged) == (2, 1, 1)
+
+
+class _Hurried(SystemClock):
+    """A clock whose waits are over at once."""
+
+    async def sleep(self, seconds: float) -> None:  # noqa: ARG002 - the clock's interface
+        await asyncio.sleep(0)
