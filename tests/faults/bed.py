@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +32,10 @@ ENGINES = ("engine-1", "engine-2", "engine-3")
 LOAD_RATE = 10
 QUIET_SECONDS = 3.0
 CLOSE_SECONDS = 90.0
+PULSE_ROUNDS = 20
 SHARD_COUNT = 64
+# Short: what is measured is the shards, not how long a client waits before it asks again.
+PROBE_TIMEOUT = timedelta(seconds=1.5)
 
 
 @dataclass
@@ -129,7 +132,7 @@ class Bed:
         names = ids_on(set(shards), f"served-{self.number}")
         try:
             async with (
-                Client(list(addresses)) as client,
+                Client(list(addresses), timeout=PROBE_TIMEOUT) as client,
                 asyncio.timeout(3 * seconds),
                 asyncio.TaskGroup() as group,
             ):
@@ -148,8 +151,14 @@ class Bed:
         self.number += 1
         stop = asyncio.Event()
         addresses = [self.addresses[one] for one in engines]
+        kept = set(await self.orphans(*engines))
+        beats = [
+            name
+            for number in range(PULSE_ROUNDS)
+            for name in ids_on(kept, f"pulse-{self.number}-{number}")
+        ]
         async with asyncio.TaskGroup() as group:
-            group.create_task(pulse(addresses, str(self.number), stop))
+            group.create_task(pulse(addresses, beats, stop))
             try:
                 yield
             finally:

@@ -60,13 +60,13 @@ class Prober:
         return left
 
 
-async def pulse(addresses: Sequence[str], name: str, stop: asyncio.Event) -> None:
-    """Start short runs at these engines at a steady rate, whatever becomes of each."""
+async def pulse(addresses: Sequence[str], ids: Sequence[str], stop: asyncio.Event) -> None:
+    """Start short runs of these ids at these engines at a steady rate, whatever becomes of each."""
     async with Client(addresses) as client, asyncio.TaskGroup() as group:
-        number = 0
-        while not stop.is_set():
-            group.create_task(_beat(client, f"pulse-{name}-{number}", stop))
-            number += 1
+        for workflow_id in ids:
+            if stop.is_set():
+                break
+            group.create_task(_beat(client, workflow_id, stop))
             await paused(stop, PULSE_SECONDS)
 
 
@@ -77,7 +77,7 @@ async def _beat(client: Client, workflow_id: str, stop: asyncio.Event) -> None:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await client.start_workflow("bench_steps", args=[2, "x"], id=workflow_id)
     except (TimeoutError, OdinError):
-        return  # its shard is one of those that have no owner now
+        return  # its shard may have moved meanwhile
 
 
 async def paused(stop: asyncio.Event, seconds: float) -> None:

@@ -16,6 +16,8 @@ PAUSE_SECONDS = 2.0
 FREEZE_SECONDS = 15.0
 CUT_SECONDS = 15.0
 SHORT_SECONDS = 10.0
+# A frozen engine that holds a shard's row: its backend is ended after a second of waiting.
+LOCKED_SECONDS = TAKEOVER_SECONDS + 1.0
 # All engines at once: they wait for their own old leases, then begin.
 COLD_SECONDS = 25.0
 COMMIT = "commit_group"
@@ -43,12 +45,14 @@ async def engine_told_to_end(bed: Bed, engine: str = "engine-3") -> None:
     await _lost(bed, engine, lambda: bed.breaker.restart([engine]), HAND_OVER_SECONDS)
 
 
-async def engine_frozen(bed: Bed, engine: str = "engine-1") -> None:
+async def engine_frozen(
+    bed: Bed, engine: str = "engine-1", seconds: float = TAKEOVER_SECONDS
+) -> None:
     def begin() -> None:
         bed.breaker.freeze([engine], FREEZE_SECONDS)
 
     at = bed.clock.boottime()
-    await _lost(bed, engine, begin, TAKEOVER_SECONDS)
+    await _lost(bed, engine, begin, seconds)
     await asyncio.sleep(max(0.0, FREEZE_SECONDS - bed.elapsed(at)) + 1)
 
 
@@ -61,7 +65,7 @@ async def _frozen_at_commit(bed: Bed, engine: str, mode: str) -> None:
     await bed.orphans(engine)
     await bed.at_commit(engine, fault, FREEZE_SECONDS + 5)
     at = bed.clock.boottime()
-    await engine_frozen(bed, engine)
+    await engine_frozen(bed, engine, LOCKED_SECONDS if mode == "before" else TAKEOVER_SECONDS)
     await asyncio.sleep(max(0.0, FREEZE_SECONDS + 5 - bed.elapsed(at)))
 
 
