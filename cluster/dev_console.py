@@ -89,6 +89,10 @@ class ConsoleHandler(logging.Handler):
         """Show failing workflow tasks once more: the code is another one."""
         self._told.clear()
 
+    def silence(self) -> None:
+        """Show nothing more: what is cut while everything ends is of no interest."""
+        self.setLevel(logging.CRITICAL + 1)
+
     def emit(self, record: logging.LogRecord) -> None:
         """Show a record, or leave it out."""
         if record.levelno < logging.WARNING and not self._is_authors(record.name):

@@ -32,6 +32,7 @@ class OpenRun:
     run_id: str
     workflow_type: str
     events: tuple[HistoryEvent, ...]
+    namespace: str = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,8 @@ async def open_runs(dsn: str, namespace: str, task_queue: str) -> list[OpenRun]:
             if len(stored) > EVENTS_MAX:
                 continue
             events = tuple(HistoryEvent(*one) for one in stored)
-            found.append(
-                OpenRun(row["workflow_id"], str(row["run_id"]), row["workflow_type"], events)
-            )
+            workflow_id, run_id = row["workflow_id"], str(row["run_id"])
+            found.append(OpenRun(workflow_id, run_id, row["workflow_type"], events, namespace))
         return found
     finally:
         await connection.close()
@@ -106,7 +106,7 @@ async def stuck_runs(runs: Sequence[OpenRun], found: Found) -> list[Stuck]:
 
 def _replayed(run: OpenRun, definition: WorkflowDefinition) -> Stuck | None:
     """Replay a run and try its next workflow task; what it asks for then is thrown away."""
-    info = WorkflowInfo("default", run.workflow_id, run.run_id)
+    info = WorkflowInfo(run.namespace, run.workflow_id, run.run_id)
     instance = Instance(definition, info)
     try:
         instance.apply(run.events)

@@ -38,7 +38,7 @@ from .servers import ServerError
 from .state import Secrets, read_state, write_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from .dev_options import DevOptions
     from .place import Place
@@ -51,11 +51,12 @@ EXIT_AT_ONCE: Final = 130
 SWITCH_SECONDS: Final = 0.000_5
 LEAVE_SECONDS: Final = 0.3
 READY_SECONDS: Final = 30.0
-# Together below three seconds, whatever the code of the author does.
+# What each has to end by itself. After END_SECONDS all that is left is killed: code of the author
+# that computes without a pause may slow the end of everything else.
+END_SECONDS: Final = 2.7
 WORKER_SECONDS: Final = 0.9
 ENGINE_SECONDS: Final = 0.8
 SERVERS_SECONDS: Final = 0.9
-_POLL_SECONDS: Final = 0.02
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -118,12 +119,15 @@ class Dev:
             self._reservations,
         )
         self._engine_stop = asyncio.Event()
+        self._engine_task: asyncio.Task[None] | None = None
+        self._told = False
+        self._shown = set_up_logging(console, place.log_of("dev"))
         self._address = ""
         self._hosted = Hosted(
             AuthoredCode(options.targets, options.root) if options.targets else None,
             options,
             console,
-            set_up_logging(console, place.log_of("dev")),
+            self._shown,
         )
 
     def on_signal(self, number: signal.Signals) -> None:
@@ -133,6 +137,7 @@ class Dev:
         if self.stop.is_set():
             self._backing.kill()
             os._exit(EXIT_AT_ONCE)
+        self._told = True
         self.stop.set()
 
     async def live(self) -> None:
@@ -177,7 +182,7 @@ class Dev:
         await bury_nodes(urls["postgres"])
         port = self._port()
         engine = self._engine(port)
-        group.create_task(self._run_engine(engine), name="engine")
+        self._engine_task = group.create_task(self._run_engine(engine), name="engine")
         self._address = f"http://{LOOPBACK}:{port}"
         await self._hosted.begin(self._address, urls["postgres"], self.stop, READY_SECONDS)
         self._write("running")
@@ -225,22 +230,17 @@ class Dev:
     async def _end(self) -> None:
         """Stop worker, engine and servers, each within a bound."""
         began = self._clock.boottime()
+        self._shown.silence()
+        _leave_within(END_SECONDS, 0 if self._told else EXIT_NOT_STARTED, self._backing.kill)
         await self._hosted.end(WORKER_SECONDS)
         self._engine_stop.set()
-        if self._address:
-            await self._until_released(ENGINE_SECONDS)
+        if self._engine_task is not None:
+            await asyncio.wait({self._engine_task}, timeout=ENGINE_SECONDS)
+            self._engine_task.cancel()
         await self._backing.stop(SERVERS_SECONDS)
         self._reservations.close()
         self._write("stopped")
         self._console.line(f"stopped ({self._clock.boottime() - began:.1f} s)")
-
-    async def _until_released(self, seconds: float) -> None:
-        """Wait until the engine's task has ended; it needs Postgres to hand its shards over."""
-        until = self._clock.boottime() + seconds
-        while self._clock.boottime() < until and any(
-            task.get_name() == "engine" and not task.done() for task in asyncio.all_tasks()
-        ):
-            await self._clock.sleep(_POLL_SECONDS)
 
     def _write(self, phase: Phase) -> None:
         states = list(self._backing.states.values())
@@ -259,9 +259,14 @@ def _handled(dev: Dev) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-def _leave_within(seconds: float, code: int) -> None:
-    """End the process `seconds` from now, whatever threads of the author's still hold it."""
-    timer = threading.Timer(seconds, lambda: os._exit(code))
+def _leave_within(seconds: float, code: int, first: Callable[[], None] = lambda: None) -> None:
+    """Call `first` and end the process in `seconds`, whatever threads of the author's hold it."""
+
+    def leave() -> None:
+        first()
+        os._exit(code)
+
+    timer = threading.Timer(seconds, leave)
     timer.daemon = True
     timer.start()
 

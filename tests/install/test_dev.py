@@ -47,7 +47,7 @@ def author(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_workflows_of_an_own_worker_py_run_and_go_on_after_a_restart(
+def test_workflows_of_an_own_worker_py_run_and_go_on_after_restart_and_kill(
     installed: Installed, author: Path
 ) -> None:
     with Running(installed, author, "dev", "worker") as dev:
@@ -61,19 +61,14 @@ def test_workflows_of_an_own_worker_py_run_and_go_on_after_a_restart(
         dev.says("is ready")
         ended = installed.odin("history", "p", "--follow", "--json", cwd=author)
         assert "workflow_execution_completed" in ended.stdout
+        dev.end(signal.SIGKILL)
+    with Running(installed, author, "dev", "worker") as dev:
+        dev.says("is ready")
+        assert installed.result("quote", "--input", '"tea"', cwd=author) == 21
         assert dev.end(signal.SIGTERM) < END_SECONDS_MAX
     with Running(installed, author, "dev", "worker", "--fresh") as dev:
         dev.says("is ready")
         assert json.loads(installed.odin("list", "--json", cwd=author).stdout) == []
-
-
-def test_killed_with_everything_it_starts_again_at_once(installed: Installed, author: Path) -> None:
-    with Running(installed, author, "dev", "worker") as dev:
-        dev.says("is ready")
-        dev.end(signal.SIGKILL)
-    with Running(installed, author, "dev", "worker") as dev:
-        dev.says("is ready", seconds=9)  # a lease of the one that was killed would last ten
-        assert installed.result("quote", "--input", '"tea"', cwd=author) == 21
 
 
 def test_changed_code_takes_over_and_broken_code_does_not(
