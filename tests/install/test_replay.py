@@ -6,6 +6,7 @@ from cluster.dev_replay import OpenRun, bury_nodes, open_runs, stuck_runs
 from odin import workflow
 from odin.cli.authored import Found
 from odin.core.events import (
+    Event,
     TimerStarted,
     WorkflowExecutionStarted,
     WorkflowTaskCompleted,
@@ -44,7 +45,7 @@ def _sleeping() -> OpenRun:
     started = WorkflowExecutionStarted(
         workflow_type="sleeper", task_queue="default", first_run_id="r", input=(encode(60.0),)
     )
-    events = [
+    events: list[Event] = [
         started,
         WorkflowTaskCompleted(seen=1, time_us=2, worker="w"),
         TimerStarted(command_id=1, duration_ms=60_000, fires_at_us=60_000_002),
