@@ -135,6 +135,19 @@ def test_a_failed_import_leaves_the_old_modules_and_watches_the_broken_file(root
     assert code.changed() == [helper]
 
 
+@pytest.mark.parametrize("name", ["found_j.py", "found_k.py"])
+def test_what_fails_at_the_first_import_is_watched_too(root: Path, name: str) -> None:
+    (root / "found_j.py").write_text("from found_k import *\n")
+    (root / "found_k.py").write_text(MODULE)
+    (root / name).write_text("def broken(:\n")
+    code = AuthoredCode(["found_j"], root)
+    with pytest.raises(ModuleFailedError, match=f"{name}:1: SyntaxError"):
+        code.load()
+    assert code.changed() == []
+    (root / name).write_text(MODULE)
+    assert code.changed() == [root / name]
+
+
 @dataclass
 class Address:
     street: str
