@@ -191,13 +191,13 @@ class Waits:
         self.is_done = False
 
     @workflow.run
-    async def run(self, *_values: Any) -> int:  # noqa: ANN401 - anything
+    async def run(self, *_values: Any) -> int:  # noqa: ANN401 - anything at all
         """Wait."""
         await workflow.wait_condition(lambda: self.is_done)
         return len(self.values)
 
     @workflow.signal
-    def add(self, value: Any) -> None:  # noqa: ANN401 - anything
+    def add(self, value: Any) -> None:  # noqa: ANN401 - anything at all
         """Keep a value."""
         self.values.append(value)
 
@@ -214,7 +214,7 @@ async def calls_unknown(name: str) -> str:
 
 
 @workflow.defn
-async def echoes(value: Any) -> Any:  # noqa: ANN401 - anything
+async def echoes(value: Any) -> Any:  # noqa: ANN401 - anything at all
     """Return what came in."""
     return value
 
