@@ -79,23 +79,23 @@ class Control:
         """Say whether every link is open."""
         return _answer(200 if self._exchange.is_open.is_set() else 503, {})
 
-    async def links(self, _request: Request) -> Any:  # noqa: ANN401 - JSON
+    async def links(self, _request: Request) -> Any:  # noqa: ANN401 - anything that becomes JSON
         """Show every link."""
         return self._exchange.links()
 
-    async def faults(self, _request: Request) -> Any:  # noqa: ANN401 - JSON
+    async def faults(self, _request: Request) -> Any:  # noqa: ANN401 - anything that becomes JSON
         """Show every fault."""
         return self._exchange.faults()
 
-    async def begin(self, request: Request) -> Any:  # noqa: ANN401 - JSON
+    async def begin(self, request: Request) -> Any:  # noqa: ANN401 - anything that becomes JSON
         """Take an order."""
         return {"id": await self._exchange.begin(await _order(request))}
 
-    async def heal(self, request: Request) -> Any:  # noqa: ANN401 - JSON
+    async def heal(self, request: Request) -> Any:  # noqa: ANN401 - anything that becomes JSON
         """Heal one fault."""
         return {"healed": int(await self._exchange.heal(request.path_params["fault_id"]))}
 
-    async def heal_all(self, _request: Request) -> Any:  # noqa: ANN401 - JSON
+    async def heal_all(self, _request: Request) -> Any:  # noqa: ANN401 - anything that becomes JSON
         """Heal everything."""
         return {"healed": await self._exchange.heal_all()}
 
