@@ -9,6 +9,7 @@ import msgspec
 
 from odin.core.backoff import delay_after_ms
 from odin.core.decide import Change, Decision, Moment, deadline_us, started_due_us
+from odin.core.door import kept_failure
 from odin.core.events import (
     ActivityTaskCanceled,
     ActivityTaskCompleted,
@@ -199,7 +200,7 @@ def attempt_failed(
             due_us=change.at_us + delay_ms * 1_000,
             queued_us=change.at_us + delay_ms * 1_000,
             heartbeat_details=details or activity.heartbeat_details,
-            last_failure=failure,
+            last_failure=kept_failure(failure),
             attempts=attempts,
         )
         return

@@ -32,6 +32,9 @@ INPUT_BYTES_MAX: Final = 1024 * 1024
 DETAILS_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
 """All details of one failure or heartbeat together."""
 CAUSES_MAX: Final = 10
+KEPT_DETAILS_BYTES_MAX: Final = 2_048
+KEPT_STACK_CHARS_MAX: Final = 2_048
+KEPT_CAUSES_MAX: Final = 2
 _NAME_CHARS_MAX: Final = 200
 _REASON_CHARS_MAX: Final = 4_000
 _ENCODING_CHARS_MAX: Final = 64
@@ -86,6 +89,20 @@ def fit_details(details: tuple[Payload, ...]) -> tuple[Payload, ...]:
         return details
     why = why_too_large(details, "detail", DETAILS_BYTES_MAX)
     return details if why is None else (encode(f"details were dropped: {why}"),)
+
+
+def kept_failure(failure: Failure, depth: int = 0) -> Failure:
+    """Return what the row of a run keeps of a failure that is followed by another attempt.
+
+    A run may have 2,000 such activities, and its row is written with every step.
+    """
+    cause = failure.cause
+    return msgspec.structs.replace(
+        failure,
+        details=failure.details if size_of(failure.details) <= KEPT_DETAILS_BYTES_MAX else (),
+        stack_trace=clean_text(failure.stack_trace, KEPT_STACK_CHARS_MAX),
+        cause=None if cause is None or depth >= KEPT_CAUSES_MAX else kept_failure(cause, depth + 1),
+    )
 
 
 def fit_outcome(outcome: ActivityOutcome) -> ActivityOutcome:
