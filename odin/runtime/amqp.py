@@ -82,6 +82,18 @@ def backoff_seconds(failures: int, dice: Dice) -> float:
     return ceiling * (0.5 + dice() / 2)
 
 
+class ClosedByUs(aio_pika.Connection):
+    """A connection that the collector leaves alone.
+
+    aio_pika's own starts a task when a connection that was never closed is collected, and cannot
+    where no loop runs at that moment. One that did not come about has nothing to close, and every
+    other is closed by `SupervisedConnection`.
+    """
+
+    def __del__(self) -> None:
+        """Do nothing."""
+
+
 class SupervisedConnection:
     """Connects, runs a session on the connection, and again, until told to stop."""
 
@@ -129,6 +141,7 @@ class SupervisedConnection:
             timeout=CONNECT_SECONDS,
             heartbeat=HEARTBEAT_SECONDS,
             client_properties={"connection_name": self._name},
+            connection_class=ClosedByUs,
         )
         try:
             if opened.transport is None:
