@@ -39,14 +39,13 @@ from odin.errors import InternalError, NotFoundError, OdinError, RequestMismatch
 
 from .closings import wait_for_closing
 from .loader import Loader
-from .run import Run
+from .run import HOLD_ROUNDS, Run
 from .shards import Shards
 from .term import Term
 from .ticket import GroupRaisedError
 
 Change: TypeAlias = SignalWorkflow | RequestCancelWorkflow | TerminateWorkflow
 _encode = msgspec.msgpack.Encoder().encode
-HOLD_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)

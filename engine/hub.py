@@ -15,7 +15,7 @@ from odin.core.decide import Decision
 from odin.core.decide_due import Beat
 from odin.core.decide_workflow import decide_republish_task
 from odin.errors import OdinError
-from odin.runtime.links import WORKER_TO_ENGINE, Link, LinkClosedError, Message
+from odin.runtime.links import Link, LinkClosedError, Message
 
 from .activity_handler import ActivityHandler
 from .loader import Loader
@@ -290,6 +290,3 @@ class Hub:
         """End all links: the engine stops."""
         for session in self.sessions:
             session.link.close("the engine stops")
-
-
-DIALECT = WORKER_TO_ENGINE

@@ -167,15 +167,6 @@ class Lane:
                 _remove(pending, touched.keys())
                 pending.ticket.fail(touched)
 
-    async def settle(self, shard_id: int) -> None:
-        """Return once no group that holds something of the shard is gathering or in flight."""
-        for pending in [self._in_flight, *self._queue]:
-            if pending is not None and shard_id in pending.group.terms:
-                try:
-                    await pending.ticket.wait(shard_id)
-                except OdinError:
-                    return
-
     async def run(self, stop: asyncio.Event) -> None:
         """Commit groups until told to stop and nothing gathers."""
         self._stop = stop

@@ -16,14 +16,12 @@ from odin.core.requests import (
     ClientRequest,
     Outcome,
     Started,
-    StartWorkflow,
     WaitWorkflow,
 )
 from odin.core.wire import ShardEntry
 from odin.errors import (
     DeadlineExceededError,
     NotOwnerError,
-    OdinError,
     OutcomeUnknownError,
     ShardMovingError,
 )
@@ -151,13 +149,3 @@ class Router:
         if isinstance(request, WaitWorkflow):
             return max(left, request.wait_ms / 1_000 + 1.0)
         return left
-
-
-def is_new_work(request: ClientRequest) -> bool:
-    """Return whether the request begins something, so that admission applies."""
-    return isinstance(request, StartWorkflow)
-
-
-def is_refusal(error: OdinError) -> bool:
-    """Return whether the error is an owner's definite refusal."""
-    return not error.retryable

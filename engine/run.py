@@ -16,6 +16,8 @@ from odin.core.execution import Execution
 TAIL_EVENTS_MAX: Final = 2_000
 TAIL_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of attributes: a run with large events keeps fewer of them in memory."""
+HOLD_ROUNDS: Final = 3
+"""From this refused closing report on, new messages of the run are held back."""
 _NEVER: Final = 2**62
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Final
 
 from odin.core.tasks import parse_destination
 from odin.core.wire import Hello, NotWanted
@@ -130,6 +129,3 @@ class Sessions:
                 self._turn += offset + 1
                 return session, min(free, wanted)
         return None
-
-
-NOBODY: Final = ""

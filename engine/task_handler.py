@@ -24,7 +24,7 @@ from odin.errors import OdinError
 
 from .loader import Loader
 from .replies import Replies, accepted_of
-from .run import Run
+from .run import HOLD_ROUNDS, Run
 from .sessions import Session, Sessions
 from .shards import Shards
 from .store.errors import DamagedRunError
@@ -33,7 +33,6 @@ from .ticket import GroupRaisedError
 
 log = logging.getLogger(__name__)
 
-HOLD_ROUNDS: Final = 3
 RunMessage: TypeAlias = Any  # a message with seq, shard_id and run_id
 Then: TypeAlias = "Callable[[Session, RunMessage, Term, Run, bool], None]"
 _NO_RUN: Final = NewRun("", 0, 0)
