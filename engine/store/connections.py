@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from odin.runtime.clock import SystemClock
-from odin.runtime.postgres import WRITER, Session, close_pool, create_pool
+from odin.runtime.postgres import (
+    WRITER,
+    Session,
+    check_max_connections,
+    close_pool,
+    create_pool,
+)
 from odin.runtime.sql import load_queries
 
 from .errors import CALL_ERRORS, read_error
@@ -107,6 +113,7 @@ class Connections:
 
         Raises:
             OSError, asyncpg.PostgresError: the server cannot be reached; what was opened is closed.
+            ConfigurationError: the server gives fewer connections than the pools may hold.
         """
         try:
             await self._lease.open()
@@ -128,6 +135,8 @@ class Connections:
                 max_size=self.sizes.reads,
                 session=READS,
             )
+            async with self._control_pool.acquire() as connection:
+                await check_max_connections(connection, self.sizes.total)
         except BaseException:
             await self.close()
             raise
