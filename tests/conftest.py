@@ -13,14 +13,20 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from cluster.servers import PostgresServer, RabbitmqServer, ValkeyServer
 from odin.runtime.migrate import migrate
 
-settings.register_profile("dev", max_examples=100, deadline=None)
+# Explaining traces every line of a failing test: the failure then ends as a time-out, unseen.
+_PHASES = [phase for phase in Phase if phase is not Phase.explain]
+settings.register_profile("dev", max_examples=100, deadline=None, phases=_PHASES)
 settings.register_profile(
-    "ci", max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "ci",
+    max_examples=400,
+    deadline=None,
+    phases=_PHASES,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
