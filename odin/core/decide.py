@@ -148,6 +148,13 @@ class Change:
         self.acknowledged: Acknowledged | None = None
         self.push = False
 
+    def not_before(self, at_us: int) -> None:
+        """Move the change's time to `at_us` if it lies before: a claim leaves no event behind.
+
+        The estimate of a new owner may lag behind that of the one which granted the claim.
+        """
+        self.at_us = max(self.at_us, at_us)
+
     def append(self, event: Event, *, visible: bool | None = None) -> int:
         """Append `event` and return its id. `visible` overrides whether the workflow can see it."""
         after = self.after

@@ -54,6 +54,8 @@ def decide_claim(
     if activity.state != "scheduled" or activity.attempt + 1 != attempt:
         return ClaimOutcome()
     change = Change(execution, moment)
+    if activity.attempts:
+        change.not_before(activity.attempts[-1].ended_us)
     if change.at_us >= deadline_us(activity):
         return ClaimOutcome()
     started = msgspec.structs.replace(
@@ -104,7 +106,7 @@ def decide_activity_report(
             ActivityTaskCompleted(
                 command_id=command_id,
                 result=outcome.result or _NONE,
-                attempts=ended(activity, "completed", change.at_us),
+                attempts=ended(change, activity, "completed"),
             )
         )
     elif outcome.how == "canceled" and activity.cancel_requested:
@@ -113,7 +115,7 @@ def decide_activity_report(
             ActivityTaskCanceled(
                 command_id=command_id,
                 details=outcome.details,
-                attempts=ended(activity, "canceled", change.at_us),
+                attempts=ended(change, activity, "canceled"),
             )
         )
     else:
@@ -160,14 +162,18 @@ def decide_republish_activities(
     return change.decision() if change.tasks else None
 
 
-def ended(activity: PendingActivity, how: str, at_us: int) -> tuple[AttemptRecord, ...]:
-    """Return the attempts of `activity` with the running one ended."""
+def ended(change: Change, activity: PendingActivity, how: str) -> tuple[AttemptRecord, ...]:
+    """Return the attempts of `activity` with the running one ended, at the change's time.
+
+    That is moved to the attempt's start if it lies before it.
+    """
+    change.not_before(activity.started_us)
     record = AttemptRecord(
         attempt=activity.attempt,
         claim_token=activity.claim_token,
         worker=activity.worker,
         started_us=activity.started_us,
-        ended_us=at_us,
+        ended_us=change.at_us,
         how=how,
     )
     return (*activity.attempts, record)[-ATTEMPTS_KEPT_MAX:]
@@ -189,7 +195,7 @@ def attempt_failed(
         how: failed, canceled, or timed_out:<timeout type>.
         details: The newest heartbeat details, for the next attempt.
     """
-    attempts = ended(activity, how, change.at_us)
+    attempts = ended(change, activity, how)
     delay_ms, retry_state = _next_delay(activity, failure, change.at_us)
     if delay_ms is not None:
         change.after.activities[activity.command_id] = msgspec.structs.replace(

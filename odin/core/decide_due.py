@@ -149,7 +149,7 @@ def _attempt_timed_out(
             change,
             activity,
             "schedule_to_close",
-            ended(activity, "timed_out:schedule_to_close", change.at_us),
+            ended(change, activity, "timed_out:schedule_to_close"),
         )
         return
     kind = "heartbeat"

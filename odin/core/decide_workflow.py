@@ -327,7 +327,7 @@ def _cancel_activity(
         )
         return
     del change.after.activities[command.command_id]
-    attempts = ended(activity, "canceled", change.at_us) if running else activity.attempts
+    attempts = ended(change, activity, "canceled") if running else activity.attempts
     canceled = ActivityTaskCanceled(command_id=command.command_id, attempts=attempts)
     if command.wait:
         canceled_later.append(canceled)

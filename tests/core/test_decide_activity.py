@@ -134,6 +134,37 @@ def test_a_result_is_recorded_by_a_later_owner_too() -> None:
     assert world.finish() is not None
 
 
+def test_no_attempt_ends_before_it_began_whatever_a_new_owner_believes_of_the_time() -> None:
+    """A claim leaves no event behind, so only the attempt tells how far time had come."""
+    world = with_activity()
+    world.wait(2)
+    world.claim()
+    started_us = world.run.activities[1].started_us
+    world.wait(-0.3)
+    world.take_over()
+    decision = world.finish()
+    assert decision is not None
+    assert decision.events[0].recorded_at_us == started_us
+    (ended,) = world.events[-1].attempts  # type: ignore[union-attr]
+    assert (ended.started_us, ended.ended_us) == (started_us, started_us)
+
+
+def test_no_attempt_begins_before_the_one_before_it_ended() -> None:
+    policy = RetryPolicySpec(initial_interval_ms=1)
+    world = with_activity(retry_policy=policy)
+    world.wait(2)
+    world.claim(1, "c1")
+    world.wait(1)
+    world.fail(1, "c1")
+    world.wait(1)
+    world.due()
+    world.wait(-1.5)
+    world.take_over()
+    world.claim(1, "c2")
+    (first,) = world.run.activities[1].attempts
+    assert world.run.activities[1].started_us == first.ended_us
+
+
 # --- retries ------------------------------------------------------------------------------------
 
 
