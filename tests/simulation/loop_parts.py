@@ -1,0 +1,254 @@
+"""The parts of the simulation's loop: handles, tasks, futures, simulated processes, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import deque
+from contextvars import Context, ContextVar, copy_context
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+    from types import AsyncGeneratorType
+
+    from .loop import SimLoop
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_REAWAITS_MAX: Final = 100
+
+
+class SimulationError(Exception):
+    """The simulation cannot go on."""
+
+
+class DeadlockError(SimulationError):
+    """Nothing is ready and no timer waits."""
+
+
+class VirtualTimeoutError(SimulationError):
+    """The virtual time is up."""
+
+
+class StepLimitError(SimulationError):
+    """Too many steps: an endless loop, most likely."""
+
+
+class UnhandledError(SimulationError):
+    """A callback raised, and nobody was there to take it."""
+
+    def __init__(self, context: dict[str, Any]) -> None:
+        super().__init__(context.get("message"))
+        self.__cause__ = context.get("exception")
+
+
+class RealWorldError(SimulationError):
+    """Code under simulation asked for real time, dice, threads or I/O."""
+
+
+class Process:
+    """A simulated process: a node, a worker, a client, the database.
+
+    Everything that is begun by `create_task`, `call_soon` or `call_later`, and whatever that begins
+    in its turn, belongs to it. What another process hands to it (a message, an answer) must be
+    handed through these too, or through a future that it awaits.
+
+    Attributes:
+        name: For traces and deaths.
+        on_end: Called, outside of the process, as it is killed: to cut its connections.
+    """
+
+    def __init__(self, loop: SimLoop, name: str) -> None:
+        self.loop = loop
+        self.name = name
+        self.is_alive = True
+        self.is_frozen = False
+        self.on_end: list[Callable[[], None]] = []
+        self._held: deque[SimHandle] = deque()
+        self._context = copy_context()
+        self._context.run(PROCESS.set, self)
+
+    def create_task(self, coro: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+        """Run a coroutine inside the process."""
+        return self.loop.create_task(coro, name=name, context=self._context.copy())
+
+    def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts) -> asyncio.Handle:
+        """Run `callback` inside the process."""
+        return self.loop.call_soon(callback, *args, context=self._context)
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts
+    ) -> asyncio.TimerHandle:
+        """Run `callback` inside the process after `delay` virtual seconds."""
+        return self.loop.call_later(delay, callback, *args, context=self._context)
+
+    def kill(self) -> None:
+        """End the process at once: nothing of it runs any more."""
+        if not self.is_alive:
+            return
+        self.loop.note(f"kill {self.name}")
+        self.is_alive = False
+        self._held.clear()
+        callbacks, self.on_end = self.on_end, []
+        for callback in callbacks:
+            callback()
+
+    def freeze(self) -> None:
+        """Stop the process where it is: what it should do waits for `thaw`."""
+        self.loop.note(f"freeze {self.name}")
+        self.is_frozen = True
+
+    def thaw(self) -> None:
+        """Let the process go on with everything that has become due meanwhile, in its order."""
+        self.loop.note(f"thaw {self.name}")
+        self.is_frozen = False
+        while self._held:
+            self.loop.requeue(self._held.popleft())
+
+    def holds_back(self, handle: SimHandle) -> bool:
+        """Return whether the handle must not run now; a frozen process keeps it."""
+        if not self.is_alive:
+            return True
+        if self.is_frozen:
+            self._held.append(handle)
+            return True
+        return False
+
+
+PROCESS: Final[ContextVar[Process | None]] = ContextVar("simulated process", default=None)
+"""The simulated process that runs now; None for the test itself."""
+
+
+class InOrder:
+    """Callbacks that are called in the order in which they were given, each after its own delay.
+
+    What a stream (a link, a connection) needs: jitter without overtaking.
+    """
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._newest = 0.0
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> None:
+        """Call after `delay` seconds, and not before what was given before."""
+        self._newest = max(self._newest, self._loop.now + delay)
+        self._waiting.append(callback)
+        self._loop.call_at(self._newest, self._next, context=Context())
+
+    def _next(self) -> None:
+        # Ties of timers are shuffled, so each timer delivers whatever is first in line.
+        self._waiting.popleft()()
+
+
+class SimFuture(asyncio.Future[T]):
+    """A future that hashes by its number, so that sets of futures have one order."""
+
+    __slots__ = ("sequence",)
+
+    def __init__(self, loop: SimLoop) -> None:
+        self.sequence = loop.next_sequence()
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self.sequence
+
+
+class SimTask(asyncio.Task[T]):
+    """A task that hashes by its number, so that sets of tasks have one order."""
+
+    __slots__ = ("sequence",)
+
+    def __init__(
+        self,
+        coro: Coroutine[Any, Any, T],
+        sequence: int,
+        loop: SimLoop,
+        name: str,
+        context: Context | None,
+    ) -> None:
+        self.sequence = sequence  # before the base class, which puts the task into a set
+        super().__init__(coro, loop=loop, name=name, context=context)
+
+    def __hash__(self) -> int:
+        return self.sequence
+
+    def quiet(self) -> None:
+        """Let nobody complain that it was left behind."""
+        self._log_destroy_pending = False
+
+
+class SimHandle(asyncio.TimerHandle):
+    """A callback in the queue or waiting for its time, and the process that it belongs to."""
+
+    __slots__ = ("process",)
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: SimLoop,
+        context: Context | None,
+        when: float,
+    ) -> None:
+        # The base's constructor would do more than is needed here, for every step of every task.
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = context if context is not None else copy_context()
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = False
+        self.process = self._context.get(PROCESS)
+
+    def run(self) -> None:
+        """Call back; an error goes to the loop's exception handler."""
+        self._run()
+
+    def cancel(self) -> None:
+        """Forget the callback."""
+        self._cancelled = True
+
+    @property
+    def callback(self) -> Callable[..., object]:
+        """What is called."""
+        return self._callback
+
+
+def label_of(handle: SimHandle) -> str:
+    """Return who is about to run: a task's name, or a function's, and its process."""
+    callback = handle.callback
+    owner = getattr(callback, "__self__", None)
+    if isinstance(owner, SimTask):
+        label = owner.get_name()
+    else:
+        label = getattr(callback, "__qualname__", type(callback).__name__)
+    return label if handle.process is None else f"{handle.process.name}: {label}"
+
+
+def drop(coroutines: Iterable[Any], generators: Iterable[AsyncGeneratorType[Any, Any]]) -> None:
+    """Close coroutines and generators, whatever they do about it, without a word."""
+    outer, sys.unraisablehook = sys.unraisablehook, lambda _unraisable: None
+    try:
+        for coroutine in coroutines:
+            _end(coroutine.close)
+        for generator in generators:
+            if generator.ag_frame is not None:
+                _end(generator.aclose().close)
+    finally:
+        sys.unraisablehook = outer
+
+
+def _end(close: Callable[[], object]) -> None:
+    for _ in range(_REAWAITS_MAX):
+        try:
+            close()
+        except RuntimeError:
+            continue  # it awaited something instead of ending
+        except Exception:  # noqa: BLE001 - whatever it ended with, it ended
+            return
+        return
