@@ -50,6 +50,10 @@ test: venv ## every test; sets up Postgres, RabbitMQ and Valkey first
 	$(BIN)/python -m cluster.servers --prepare
 	$(PYTEST) -q tests
 
+.PHONY: hunt
+hunt: venv ## random examples for the properties of the core, other ones each time (HUNT="tests...")
+	ODIN_TEST_PROFILE=hunt $(PYTEST) -q --timeout 1800 $(or $(HUNT),tests/core)
+
 .PHONY: faults
 faults: venv ## break a cluster in every way and judge it (FAULTS="NAME ... --alone")
 	$(BIN)/python -m tests.faults $(FAULTS)

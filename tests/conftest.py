@@ -20,15 +20,20 @@ from odin.runtime.migrate import migrate
 
 # Explaining traces every line of a failing test: the failure then ends as a time-out, unseen.
 _PHASES = [phase for phase in Phase if phase is not Phase.explain]
-settings.register_profile("dev", max_examples=100, deadline=None, phases=_PHASES)
+# A build tries the same examples each time, so that it tells of its change alone; `make hunt` tries
+# other ones, many of them, and what it finds becomes a test of its own.
 settings.register_profile(
-    "ci",
-    max_examples=400,
+    "build", max_examples=100, deadline=None, phases=_PHASES, derandomize=True
+)
+settings.register_profile(
+    "hunt",
+    max_examples=5_000,
     deadline=None,
     phases=_PHASES,
+    print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile("ci" if os.environ.get("CI") else "dev")
+settings.load_profile(os.environ.get("ODIN_TEST_PROFILE", "build"))
 
 _KEPT_PREFIX = "ODIN_TEST_"
 
