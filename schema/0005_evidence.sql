@@ -61,3 +61,6 @@ CREATE TABLE check_result (
     outcomes text NOT NULL DEFAULT '{}'
 );
 CREATE INDEX check_result_at ON check_result (at);
+
+-- The effects of one run are found by the beginning of their keys.
+CREATE INDEX mock_ledger_key ON mock_ledger (idempotency_key COLLATE "C");
