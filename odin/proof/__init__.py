@@ -4,3 +4,11 @@
 each invariant. Nothing here opens a connection or tells the time, and nothing here imports the code
 that wrote the rows: a fault in the fold or in a decision must not be able to excuse itself.
 """
+
+from __future__ import annotations
+
+from odin.proof.findings import Finding, Verdict, worst
+from odin.proof.judge import judge_chain, judge_run
+from odin.proof.rows import Chain, RunRows
+
+__all__ = ["Chain", "Finding", "RunRows", "Verdict", "judge_chain", "judge_run", "worst"]

@@ -131,6 +131,8 @@ class RunRows(_Row, frozen=True, kw_only=True):
         requests: What was acknowledged for this run.
         outbox: The tasks of this run on their way out.
         effects: The effects under keys of this run, and every other effect on the same orders.
+        effects_since_us: How far back the ledgers go: their oldest row, whatever it is about; None
+            if they hold nothing at all.
         has_commit_times: Whether the server keeps commit times at all.
         read_at_us: The database's clock when this was read.
     """
@@ -142,6 +144,7 @@ class RunRows(_Row, frozen=True, kw_only=True):
     requests: tuple[RequestRow, ...] | None = None
     outbox: tuple[OutboxRow, ...] | None = None
     effects: tuple[EffectRow, ...] | None = None
+    effects_since_us: int | None = None
     has_commit_times: bool = False
     read_at_us: int = 0
 
@@ -149,8 +152,8 @@ class RunRows(_Row, frozen=True, kw_only=True):
 class Chain(_Row, frozen=True, kw_only=True):
     """The runs of one workflow id that continue one another, oldest first.
 
-    `starts` are the execution rows of every run with the chain's first run id, the unread ones too:
-    `None` if that was not looked up.
+    A run may be there with its first and last event alone: its links need no more. `starts` are the
+    execution rows of the chain's runs, the unread ones too; None if that was not looked up.
     """
 
     namespace: str
