@@ -12,6 +12,7 @@ CREATE TABLE client_log (
     call_id text COLLATE "C" NOT NULL,
     operation text COLLATE "C" NOT NULL CHECK (operation IN ('invoke', 'ok', 'fail', 'unknown')),
     kind text COLLATE "C" NOT NULL,
+    namespace text COLLATE "C" NOT NULL DEFAULT 'default',
     workflow_id text COLLATE "C" NOT NULL,
     run_id text COLLATE "C" NOT NULL DEFAULT '',
     request_id text COLLATE "C" NOT NULL DEFAULT '',
@@ -20,6 +21,7 @@ CREATE TABLE client_log (
     PRIMARY KEY (client, line)
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.1);
 CREATE INDEX client_log_at ON client_log (at);
+CREATE INDEX client_log_workflow ON client_log (workflow_id, namespace);
 CREATE INDEX client_log_recorded_at ON client_log (recorded_at);
 
 CREATE FUNCTION client_log_refuse_update() RETURNS trigger
