@@ -7,8 +7,19 @@ that wrote the rows: a fault in the fold or in a decision must not be able to ex
 
 from __future__ import annotations
 
+from odin.proof.certificate import Certificate, certify
 from odin.proof.findings import Finding, Verdict, worst
 from odin.proof.judge import judge_chain, judge_run
 from odin.proof.rows import Chain, RunRows
 
-__all__ = ["Chain", "Finding", "RunRows", "Verdict", "judge_chain", "judge_run", "worst"]
+__all__ = [
+    "Certificate",
+    "Chain",
+    "Finding",
+    "RunRows",
+    "Verdict",
+    "certify",
+    "judge_chain",
+    "judge_run",
+    "worst",
+]

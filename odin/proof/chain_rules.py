@@ -69,6 +69,7 @@ def _one_family(ruling: Ruling, chain: Chain) -> None:
     firsts = {run.execution.first_run_id for run in chain.runs if run.execution is not None}
     if len(firsts) > 1:
         ruling.wrong(chain.workflow_id, f"the runs name {len(firsts)} different first runs")
-    unfinished = [run.run_id for run in chain.runs if closing_of(run) is None and run.events]
+    rows = [run.execution for run in chain.runs if run.execution is not None]
+    unfinished = {row.run_id for row in (*rows, *(chain.starts or ())) if row.status == "running"}
     if len(unfinished) > 1:
-        ruling.wrong(unfinished[-1], f"{len(unfinished)} runs of the chain are open")
+        ruling.wrong(max(unfinished), f"{len(unfinished)} runs of the chain are open")

@@ -134,6 +134,8 @@ class RunRows(_Row, frozen=True, kw_only=True):
         effects_since_us: How far back the ledgers go: their oldest row, whatever it is about; None
             if they hold nothing at all.
         has_commit_times: Whether the server keeps commit times at all.
+        is_whole: False where only the first or last event was read, for the links of a chain: such
+            a run is not to be judged by itself.
         read_at_us: The database's clock when this was read.
     """
 
@@ -146,14 +148,15 @@ class RunRows(_Row, frozen=True, kw_only=True):
     effects: tuple[EffectRow, ...] | None = None
     effects_since_us: int | None = None
     has_commit_times: bool = False
+    is_whole: bool = True
     read_at_us: int = 0
 
 
 class Chain(_Row, frozen=True, kw_only=True):
     """The runs of one workflow id that continue one another, oldest first.
 
-    A run may be there with its first and last event alone: its links need no more. `starts` are the
-    execution rows of the chain's runs, the unread ones too; None if that was not looked up.
+    A neighbour of the runs in question may be there without being whole. `starts` are the execution
+    rows of the chain's runs, the unread ones too; None if that was not looked up.
     """
 
     namespace: str
