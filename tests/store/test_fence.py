@@ -7,18 +7,20 @@ import asyncpg
 import pytest
 
 from engine.store import Committed, Group, Store
+from engine.store.connections import SQL
 from odin.errors import NotOwnerError
 
 from .support import event, run, starting, until_waiting_for_a_lock
 
+COMMIT_NAME = SQL["commit_group"].partition("(")[0].rsplit(maxsplit=1)[-1]
 COMMIT = (
     "SELECT pg_get_functiondef(oid) FROM pg_proc"
-    " WHERE proname = 'commit_group' AND pronamespace = 'public'::regnamespace"
+    f" WHERE proname = '{COMMIT_NAME}' AND pronamespace = 'public'::regnamespace"
 )
 
 
 async def mutate(admin: "asyncpg.Connection[Any]", guard: str, replacement: str) -> None:
-    """Replace a guard inside `commit_group`, in this test's database only."""
+    """Replace a guard inside the function that commits, in this test's database only."""
     text = await admin.fetchval(COMMIT)
     assert text.count(guard) == 1, f"{guard!r} is not the guard any more"
     await admin.execute(text.replace(guard, replacement))
