@@ -61,7 +61,7 @@ class Peers:
         self._learn = learn
         self._own = own
         self._dialled: dict[str, Link] = {}
-        self._all: set[Link] = set()
+        self._all: dict[Link, None] = {}  # in order: the same run, told twice, must be the same
         self.on_released: Callable[[int], None] = lambda _shard: None
         self.forwarded_count = 0
 
@@ -80,7 +80,7 @@ class Peers:
         """A dialled link has ended."""
         if self._dialled.get(address) is link:
             del self._dialled[address]
-        self._all.discard(link)
+        self._all.pop(link, None)
 
     # --- links that this engine was dialled on ----------------------------------------------------
 
@@ -90,10 +90,10 @@ class Peers:
         try:
             await link.run(lambda message: self._hear(link, message))
         finally:
-            self._all.discard(link)
+            self._all.pop(link, None)
 
     def _greet(self, link: Link) -> None:
-        self._all.add(link)
+        self._all[link] = None
         link.send(
             wire.PeerHello(wire.LINK_VERSION, self._me.incarnation, self._me.node_id, self._own())
         )

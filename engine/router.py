@@ -64,7 +64,7 @@ class Router:
         self._clock = clock
         self._address_of = address_of
         self.moving_count = 0
-        self._asking: dict[int, set[_Asking]] = {}
+        self._asking: dict[int, dict[_Asking, None]] = {}
         self._is_closed = False
         shards.on_map.append(self._moved)
 
@@ -124,11 +124,11 @@ class Router:
         try:
             async with asyncio.timeout(None) as scope:
                 asking = _Asking(owner, scope)
-                self._asking.setdefault(shard_id, set()).add(asking)
+                self._asking.setdefault(shard_id, {})[asking] = None
                 try:
                     return await self._peers.forward(address, shard_id, request, patience)
                 finally:
-                    self._asking[shard_id].discard(asking)
+                    del self._asking[shard_id][asking]
         except TimeoutError:
             raise ShardMovingError(
                 f"shard {shard_id} has moved while its owner was asked"
