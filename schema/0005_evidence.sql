@@ -64,5 +64,6 @@ CREATE TABLE check_result (
 );
 CREATE INDEX check_result_at ON check_result (at);
 
--- The effects of one run are found by the beginning of their keys.
+-- The effects of one run are found by the beginning of their keys, its deliveries by its workflow id.
 CREATE INDEX mock_ledger_key ON mock_ledger (idempotency_key COLLATE "C");
+CREATE INDEX mock_delivery_workflow ON mock_delivery (workflow_id);
