@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from odin.runtime.clock import Clock
 
     from .place import Place
+    from .proxy.exchange import LinkView
     from .state import ClusterState, PartState
 
 SECONDS_DEFAULT: Final = 30.0
@@ -98,6 +99,18 @@ class Breaker:
         broken.processes = processes
         record(self.place, broken)
         _signal(processes, signal.SIGSTOP)
+        return broken
+
+    def guard(self, names: Sequence[str], seconds: float = SECONDS_DEFAULT) -> Broken:
+        """Record the parts as frozen and leave them be, for whoever stops them time and again.
+
+        Raises:
+            OdinError: a part is not there, or not ours.
+        """
+        parts = [self._part(name) for name in names]
+        broken = self._entry("frozen", list(names), f"starves {_listed(names)}", seconds)
+        broken.processes = [one for part in parts for one in _family(_pid_of(part))]
+        record(self.place, broken)
         return broken
 
     # --- servers ----------------------------------------------------------------------------------
@@ -181,6 +194,15 @@ class Breaker:
             broken.fault_id = await proxy.begin(order)
         record(self.place, broken)  # the proxy heals it by itself, whoever is killed before this
         return broken
+
+    async def link_views(self) -> list[LinkView]:
+        """Return every link as it is.
+
+        Raises:
+            OdinError: there is no proxy, or it does not answer.
+        """
+        async with self._proxy() as proxy:
+            return await proxy.links()
 
     async def match_count(self, broken: Broken) -> int:
         """Return how often the pattern of a fault has been found; 0 once it is healed.

@@ -45,6 +45,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "cluster": Entry("odin.cli.cluster_views", "cluster", "Show the engines.", _CLUSTER),
     "shards": Entry("odin.cli.cluster_views", "shards", "Show who owns which shard.", _CLUSTER),
     "workers": Entry("odin.cli.cluster_views", "workers", "Show the linked workers.", _CLUSTER),
+    "check": Entry("service:checker", "check_history", "Prove that all runs went right.", _CLUSTER),
     "worker": Entry("odin.cli.hosting", "worker", "Host workflows and activities.", _CLUSTER),
     "dev": Entry("service:cluster.dev", "dev", "Run an author's workflows, and reload.", _LOCAL),
     "up": Entry("service:cluster", "up", "Start a local cluster.", _LOCAL),
@@ -54,6 +55,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "demo": Entry("service:cluster", "demo", "Run the demo on this machine.", _LOCAL),
     "break": Entry("service:cluster", "break_things", "Break a part on purpose.", _LOCAL),
     "heal": Entry("service:cluster", "heal", "Heal what was broken on purpose.", _LOCAL),
+    "chaos": Entry("service:chaos.command", "chaos", "Run experiments with faults.", _LOCAL),
     "bench": Entry("service:bench", "bench", "Measure throughput and latency.", _LOCAL),
     "version": Entry("odin.cli.versions", "version", "Print the version.", _LOCAL),
 }

@@ -1,0 +1,139 @@
+"""What `odin chaos` does, and says."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from odin.cli.output import chat, write_json, write_table
+from odin.errors import UnavailableError
+from odin.runtime.clock import SystemClock
+
+from .faults.catalogue import lacking
+from .faults.levers import Levers
+from .faults.stage import NoClusterError, Stage, api_key_of_environment
+from .halt import halt
+from .plan import scenario_of
+from .run import Runner
+from .scenarios import SCENARIOS
+from .telling import told, told_line
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from pathlib import Path
+
+    from .plan import Scenario, Verdict
+
+T = TypeVar("T")
+EXIT_OF: Final[dict[Verdict, int]] = {"pass": 0, "fail": 5, "unknown": 4}
+
+
+def show_list(folder: Path | None, *, as_json: bool) -> int:
+    """Show every experiment; return 0."""
+    clock = SystemClock()
+    levers = Levers(folder, clock)
+    reasons = {one.name: _unavailable(one, levers, clock) for one in SCENARIOS}
+    if as_json:
+        write_json([_listed(one, reasons[one.name]) for one in SCENARIOS])
+        return 0
+    rows = [
+        (
+            str(one.number),
+            one.name,
+            f"{one.hold_seconds:.0f} s",
+            "unavailable" if reasons[one.name] else "ready",
+            "; ".join(reasons[one.name]) or one.title,
+        )
+        for one in SCENARIOS
+    ]
+    write_table(("#", "EXPERIMENT", "HOLD", "HERE", "WHAT"), rows)
+    return 0
+
+
+def run_one(folder: Path | None, name: str, seed: int, *, as_json: bool) -> int:
+    """Run one experiment and show what came of it; return the exit code of its verdict.
+
+    Raises:
+        OdinError: it cannot be run, or not be healed.
+    """
+    scenario = scenario_of(name, SCENARIOS)
+    clock = SystemClock()
+    runner = Runner(
+        levers=Levers(folder, clock),
+        clock=clock,
+        api_key=api_key_of_environment(),
+        tell=lambda line: None if as_json else chat(told_line(line)),
+    )
+    result = attended(runner.run(scenario, seed))
+    if as_json:
+        write_json(msgspec.to_builtins(result))
+    else:
+        for line in told(result, scenario):
+            chat(line)
+    return EXIT_OF[result.verdict]
+
+
+def halt_now(folder: Path | None, *, as_json: bool) -> int:
+    """End what is under way and heal everything; return 0.
+
+    Raises:
+        UnavailableError: something could not be healed; it stays on record.
+    """
+    clock = SystemClock()
+    done, wrong = asyncio.run(halt(Levers(folder, clock), clock, api_key_of_environment()))
+    if wrong:
+        raise UnavailableError(f"not healed: {'; '.join(wrong)}")
+    if as_json:
+        write_json({"ended": done})
+        return 0
+    for one in done:
+        chat(f"ended: {one}")
+    if not done:
+        chat("nothing was broken")
+    return 0
+
+
+def attended(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work`; SIGINT and SIGTERM cancel it, so that it heals on its way out.
+
+    Raises:
+        KeyboardInterrupt: it was told to end.
+    """
+
+    async def run() -> T:
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(work, name="experiment")
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, task.cancel)
+        if task.cancelled():
+            raise KeyboardInterrupt
+        return task.result()
+
+    return asyncio.run(run())
+
+
+def _unavailable(scenario: Scenario, levers: Levers, clock: SystemClock) -> list[str]:
+    """Return why an experiment cannot be run here; without a cluster nobody knows."""
+    stage = Stage(levers, clock, random.Random(0), "list", 0.0)  # noqa: S311 - nothing is rolled
+    try:
+        return lacking(scenario.needs, stage)
+    except NoClusterError:
+        return []
+
+
+def _listed(one: Scenario, reasons: list[str]) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "number": one.number,
+        "title": one.title,
+        "hypothesis": one.hypothesis,
+        "hold_seconds": one.hold_seconds,
+        "available": not reasons,
+        "reasons": reasons,
+        "needs": sorted(one.needs),
+    }

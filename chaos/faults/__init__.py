@@ -1,0 +1,1 @@
+"""What can be broken: each fault is prepared, injected, seen to bite, and healed."""

@@ -1,0 +1,125 @@
+"""Where one experiment takes place: the cluster, its dice, its victims."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from odin.errors import FailedPreconditionError
+
+from .books import Books
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+
+    from odin.runtime.clock import Clock
+
+    from .levers import Levers, Part, State
+
+POLL_SECONDS: Final = 0.1
+
+
+class NoClusterError(FailedPreconditionError):
+    """No cluster runs where one is to be broken."""
+
+    reason = "NO_CLUSTER"
+
+
+@dataclass
+class Stage:
+    """The cluster as one experiment sees it.
+
+    Attributes:
+        levers: Reach it.
+        clock: Measures.
+        dice: Choose victims; seeded.
+        experiment_id: Names the experiment, and all that it starts.
+        seconds: How long the fault is held.
+        api_key: The engines' token.
+        victims: Who was chosen, by kind; the same for all faults of an experiment.
+        group: Where what goes on beside the experiment runs; it ends with it.
+    """
+
+    levers: Levers
+    clock: Clock
+    dice: random.Random
+    experiment_id: str
+    seconds: float
+    api_key: str | None = None
+    victims: dict[str, str] = field(default_factory=dict)
+    group: asyncio.TaskGroup | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The cluster's files."""
+        return self.levers.folder
+
+    @property
+    def state(self) -> State:
+        """The state file.
+
+        Raises:
+            NoClusterError: no cluster runs.
+        """
+        found = self.levers.state()
+        if found is None or not found.is_supervised:
+            raise NoClusterError(
+                f"no cluster runs in {self.levers.folder}: `odin up --proxies --load 5` starts one"
+            )
+        return found
+
+    @property
+    def books(self) -> Books:
+        """Postgres, beside every proxy."""
+        return Books(self.levers.secrets().postgres_dsn)
+
+    def names(self, kind: str) -> list[str]:
+        """Return the parts of a kind, such as "engine", "worker", "mock"."""
+        return [one.name for one in self.state.parts if one.kind == kind]
+
+    def part(self, name: str) -> Part:
+        """Return a part as it is.
+
+        Raises:
+            FailedPreconditionError: there is none of this name.
+        """
+        for one in self.state.parts:
+            if one.name == name:
+                return one
+        raise FailedPreconditionError(f"this cluster has no part {name!r}")
+
+    def victim(self, kind: str) -> str:
+        """Return the part of a kind that this experiment strikes.
+
+        Raises:
+            FailedPreconditionError: none of them lives.
+        """
+        if kind not in self.victims:
+            alive = [one.name for one in self.state.parts if one.kind == kind and one.is_alive]
+            if not alive:
+                raise FailedPreconditionError(f"no {kind} is alive")
+            self.victims[kind] = self.dice.choice(alive)
+        return self.victims[kind]
+
+    def begin(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Let something go on beside the experiment."""
+        assert self.group is not None, "inside an experiment"  # noqa: S101 - for the type checker
+        return self.group.create_task(work, name=name)
+
+    async def until(self, what: Callable[[], bool], seconds: float) -> bool:
+        """Wait until `what()`; return whether it came true in time."""
+        ends = self.clock.boottime() + seconds
+        while not what():
+            if self.clock.boottime() >= ends:
+                return False
+            await self.clock.sleep(POLL_SECONDS)
+        return True
+
+
+def api_key_of_environment() -> str | None:
+    """Return the engines' token, if the environment names one."""
+    return os.environ.get("ODIN_API_KEY") or os.environ.get("ODIN_API_TOKEN")
