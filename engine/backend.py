@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -12,6 +13,7 @@ from odin.core.execution import Execution
 from odin.core.ownership import NodeState
 from odin.core.requests import Accepted, ClientRequest, Outcome, Started, StartWorkflow
 from odin.errors import InvalidArgumentError, NotFoundError
+from odin.proof import Certificate, certify
 
 from .admission import Admission
 from .api import ListFilter, execution_view
@@ -140,6 +142,14 @@ class EngineBackend:
             has_more = bool(events) and events[-1].event_id < upper
         return HistoryPageView(run_id=execution.run_id, events=tuple(events), has_more=has_more)
 
+    async def proof(self, namespace: str, workflow_id: str, run_id: str | None) -> Certificate:
+        """Judge what Postgres holds; in a thread, since a long history takes a while."""
+        shard_id = self._node.shards.shard_of(namespace, workflow_id)
+        chain = await self._node.store.proof_rows(shard_id, namespace, workflow_id, run_id)
+        if chain is None:
+            raise _not_found(workflow_id, run_id)
+        return await asyncio.to_thread(certify, chain)
+
     def cluster(self) -> ClusterView:
         """Return the nodes as this one knows them."""
         node = self._node
@@ -234,8 +244,7 @@ class EngineBackend:
         shard_id = self._node.shards.shard_of(namespace, workflow_id)
         execution = await self._node.store.describe(shard_id, namespace, workflow_id, run_id)
         if execution is None:
-            which = workflow_id if run_id is None else f"{workflow_id} run {run_id}"
-            raise NotFoundError(f"there is no workflow execution {which}")
+            raise _not_found(workflow_id, run_id)
         return shard_id, execution
 
     def _owner(self, shard_id: int) -> OwnerView:
@@ -247,6 +256,11 @@ class EngineBackend:
             node_id="" if owner is None else owner.node_id,
             address="" if owner is None else owner.address,
         )
+
+
+def _not_found(workflow_id: str, run_id: str | None) -> NotFoundError:
+    which = workflow_id if run_id is None else f"{workflow_id} run {run_id}"
+    return NotFoundError(f"there is no workflow execution {which}")
 
 
 def _summary(row: SummaryRow) -> ExecutionSummary:

@@ -1,4 +1,4 @@
-"""What the API needs of the engine: everything behind the door, in ten calls."""
+"""What the API needs of the engine: everything behind the door, in eleven calls."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from odin.core.requests import Accepted, ClientRequest, Outcome, Started
+    from odin.proof import Certificate
 
     from .views import (
         ClusterView,
@@ -76,6 +77,15 @@ class Backend(Protocol):
         newest_first: bool,
     ) -> HistoryPageView:
         """Return at most `limit` events with after < event_id < before (None: no bound)."""
+        ...
+
+    async def proof(self, namespace: str, workflow_id: str, run_id: str | None) -> Certificate:
+        """Return what the rows prove of the chain of the newest run, or of the run `run_id` alone.
+
+        Raises:
+            NotFoundError: There is no such run.
+            FailedPreconditionError: There is more of it than one answer holds.
+        """
         ...
 
     def cluster(self) -> ClusterView:

@@ -80,6 +80,13 @@ class Reading:
         events = tuple(event_view(one) for one in page.events)
         return json_answer(HistoryView(run_id=page.run_id, events=events, next=following))
 
+    async def proof(self, call: Call) -> Answer:
+        """Return the certificate of a chain of runs, or of one run."""
+        target = call.target
+        return json_answer(
+            await self._backend.proof(target.namespace, target.workflow_id, target.run_id)
+        )
+
     async def cluster(self, _: Call) -> Answer:
         """Return nodes and modes."""
         return json_answer(self._backend.cluster())

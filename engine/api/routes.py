@@ -8,6 +8,7 @@ import msgspec
 
 from odin.core.execution import STATUSES
 from odin.core.requests import Accepted, Started
+from odin.proof import Certificate
 
 from .bodies import ID_SCHEMA, ReasonBody, SignalBody, StartBody
 from .call import Handler
@@ -182,6 +183,16 @@ def _reading_routes(reading: Reading) -> tuple[Route, ...]:
             handler=reading.history,
             query=_HISTORY,
             answers={200: HistoryView},
+            refusals=_READ_REFUSALS,
+        ),
+        Route(
+            method="GET",
+            path=f"{_ONE}/proof",
+            name="proof",
+            summary="What its rows prove: the answer of each invariant; of all runs of the chain",
+            handler=reading.proof,
+            query=_TARGET,
+            answers={200: Certificate},
             refusals=_READ_REFUSALS,
         ),
         Route(

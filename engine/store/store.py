@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 from .dead_letters import DeadLetterRows
 from .lists import Lists
 from .lookups import Lookups
+from .proof import Proofs
 from .reads import Reads
 from .retention import Retention
 from .shards import Shards
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-class Store(Retention, Shards, DeadLetterRows, Reads, Lookups, Lists):
+class Store(Retention, Shards, DeadLetterRows, Reads, Lookups, Lists, Proofs):
     """Writes under the fence, terms, leases and reads, on connections that name the incarnation.
 
         async with Store(dsn, ids.incarnation()) as store:

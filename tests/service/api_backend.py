@@ -46,6 +46,7 @@ from odin.core.requests import (
     WaitWorkflow,
 )
 from odin.errors import NotFoundError, OdinError, WorkflowAlreadyStartedError
+from odin.proof import Certificate, Chain, RunRows, certify
 from odin.runtime.ids import SeededIds
 
 if TYPE_CHECKING:
@@ -174,6 +175,11 @@ class MemoryBackend:
             workflow_task=WorkflowTaskView(state="scheduled", number=1, attempt=1),
             input=tuple(value_of(one) for one in run.start.input),
         )
+
+    async def proof(self, namespace: str, workflow_id: str, run_id: str | None) -> Certificate:
+        run = self._run(workflow_id, run_id)
+        rows = RunRows(run_id=run.run_id, execution=None, events=(), read_at_us=STARTED_US)
+        return certify(Chain(namespace=namespace, workflow_id=workflow_id, runs=(rows,)))
 
     async def list_executions(
         self, which: ListFilter, cursor: str | None, limit: int
