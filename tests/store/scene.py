@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from engine.handler import Handler
 from engine.lane import Lane
@@ -44,8 +45,8 @@ class HookedStore(Store):
     after_acquire: Callable[[int], None] | None = None
     before_release: Callable[[int], None] | None = None
 
-    def __init__(self, dsn: str, incarnation: str) -> None:
-        super().__init__(dsn, incarnation)
+    def __init__(self, dsn: str, incarnation: str, **options: Any) -> None:  # noqa: ANN401 - a store's
+        super().__init__(dsn, incarnation, **options)
         self.looked_up: list[str] = []
 
     async def commit(self, group: Group, *, lane: int = 0) -> Committed:
