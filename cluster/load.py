@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +23,7 @@ from odin.runtime.service import run, serve
 from odin.runtime.settings import load
 
 from .client_log import ClientLog
+from .client_log_feed import feeding
 from .load_settings import LoadSettings
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ REPORT_SECONDS: Final = 10.0
 SKU_COUNT: Final = 20
 LATEST_SECONDS: Final = 1.0
 FAREWELL_SECONDS: Final = 2.0
+OBSERVED_MAX: Final = 50
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +67,7 @@ class Load:
     _dice: random.Random = field(init=False)
     _under_way: int = field(default=0, init=False)
     _subscriptions: list[str] = field(default_factory=list, init=False)
+    _observed: deque[str] = field(default_factory=lambda: deque(maxlen=OBSERVED_MAX), init=False)
 
     def __post_init__(self) -> None:
         """Choose the name of this run."""
@@ -84,6 +87,7 @@ class Load:
                         soon = asyncio.get_running_loop().time() + FAREWELL_SECONDS
                         deadline.reschedule(soon)
                 await self._cancel_subscriptions()
+                await self._observe_again()
         except TimeoutError:
             log.warning("left before every call was answered", extra={"run": self._run})
         self._report()
@@ -127,6 +131,10 @@ class Load:
         }
         try:
             await self._start("Order", workflow_id, purchase, RUN_TIMEOUT)
+            every = self.settings.load_observe_every
+            if every and number % every == 0:
+                await self._observe(workflow_id)
+                self._observed.append(workflow_id)
         finally:
             self._under_way -= 1
 
@@ -184,6 +192,26 @@ class Load:
 
         await self._told(cancel, call="cancel", workflow_id=workflow_id, request_id=request_id)
 
+    async def _observe_again(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for workflow_id in self._observed:
+                group.create_task(self._observe(workflow_id), name=f"observe {workflow_id}")
+
+    async def _observe(self, workflow_id: str) -> None:
+        """Ask how a run stands, and write down the answer; a call that fails says nothing."""
+        fields = {
+            "call": "describe",
+            "workflow_id": workflow_id,
+            "request_id": self.ids.request_id(),
+        }
+        self.client_log.write("invoke", **fields)
+        try:
+            seen = await self.client.get_workflow_handle(workflow_id).describe()
+        except OdinError as error:
+            self.client_log.write("unknown", reason=error.reason, **fields)
+        else:
+            self.client_log.write("ok", run_id=seen.run_id, status=seen.status, **fields)
+
     async def _told(self, attempt: Callable[[], Awaitable[str]], **fields: Any) -> None:  # noqa: ANN401 - of the log
         """Make one call to its end, under the same request id, and write down what became of it."""
         self.client_log.write("invoke", **fields)
@@ -195,7 +223,8 @@ class Load:
             except OdinError as error:
                 limited = isinstance(error, ResourceExhaustedError)
                 self.counts["refused" if limited else "failed"] += 1
-                self.client_log.write("fail", reason=error.reason, **fields)
+                wait_ms = round((error.retry_after or 0) * 1_000)
+                self.client_log.write("fail", reason=error.reason, retry_after_ms=wait_ms, **fields)
                 return
             self.counts["accepted" if fields["call"] == "start" else "cancelled"] += 1
             self.client_log.write("ok", run_id=run_id, **fields)
@@ -215,10 +244,16 @@ async def main() -> None:
     """
     settings = load(LoadSettings)
     clock = SystemClock()
+    ids = SystemIds(clock)
+    dsn = settings.postgres_dsn.get_secret_value() if settings.postgres_dsn else ""
+    client_name = f"load-{ids.claim_token()[:12]}"
     token = settings.api_token.get_secret_value() if settings.api_token else None
     with ClientLog(settings.client_log, clock) as client_log:
-        async with Client([settings.engines], api_key=token, identity="load") as client:
-            generator = Load(settings, client, client_log, clock, SystemIds(clock))
+        async with (
+            feeding(dsn, client_log, client_name, clock),
+            Client([settings.engines], api_key=token, identity="load") as client,
+        ):
+            generator = Load(settings, client, client_log, clock, ids)
             await serve({"load": generator}, DRAIN_TIMEOUT)
 
 

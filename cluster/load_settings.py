@@ -28,7 +28,10 @@ class LoadSettings(Settings):
         load_run: ODIN_LOAD_RUN, the part of all ids that names this run; random if empty.
         load_seed: ODIN_LOAD_SEED, of the dice that choose what is bought.
         load_origin: ODIN_LOAD_ORIGIN, who asks, for quotas.
+        load_observe_every: ODIN_LOAD_OBSERVE_EVERY, of how many orders one is asked how it stands,
+            when it has started and at the end; 0: none.
         client_log: ODIN_CLIENT_LOG, the file that says what became of every call.
+        postgres_dsn: ODIN_POSTGRES_DSN, where a copy of the file goes, for the checker.
     """
 
     engines: str
@@ -43,4 +46,6 @@ class LoadSettings(Settings):
     load_run: str = Field(default="", pattern=r"^[A-Za-z0-9._:@-]{0,80}$")
     load_seed: int = 0
     load_origin: str = "synthetic"
+    load_observe_every: int = Field(default=0, ge=0)
     client_log: Path = Path(".odin/client-log.jsonl")
+    postgres_dsn: SecretStr | None = None

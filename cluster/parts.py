@@ -177,6 +177,8 @@ def _load(
         "ODIN_LOAD_RATE": str(options.load_rate),
         "ODIN_DEMO_SECONDS": str(options.seconds),
         "ODIN_CLIENT_LOG": str(place.client_log),
+        "ODIN_LOAD_OBSERVE_EVERY": base.get("ODIN_LOAD_OBSERVE_EVERY") or "10",
+        "ODIN_POSTGRES_DSN": reach("load", "postgres"),
     }
     return Part(
         name="load",
