@@ -17,6 +17,7 @@ from odin.runtime.postgres import (
     Session,
     check_max_connections,
     close_pool,
+    connect,
     create_pool,
 )
 from odin.runtime.sql import load_queries
@@ -89,6 +90,10 @@ class Connections:
         clock: Paces the help for a blocked acquisition.
     """
 
+    # How connections come about: a simulation brings its own.
+    connect = staticmethod(connect)
+    create_pool = staticmethod(create_pool)
+
     def __init__(
         self,
         dsn: str,
@@ -102,9 +107,10 @@ class Connections:
         self._dsn = dsn
         self._clock = clock or SystemClock()
         self._lanes = tuple(
-            Lane(dsn, self._name(f"lane{number}"), WRITER) for number in range(sizes.lanes)
+            Lane(dsn, self._name(f"lane{number}"), WRITER, connect=self.connect)
+            for number in range(sizes.lanes)
         )
-        self._lease = Lane(dsn, self._name("lease"), LEASE)
+        self._lease = Lane(dsn, self._name("lease"), LEASE, connect=self.connect)
         self._control_pool: Pool | None = None
         self._reads_pool: Pool | None = None
 
@@ -119,7 +125,7 @@ class Connections:
             await self._lease.open()
             for lane in self._lanes:
                 await lane.open()
-            self._control_pool = await create_pool(
+            self._control_pool = await self.create_pool(
                 self._dsn,
                 name="control",
                 application_name=self._name("control"),
@@ -127,7 +133,7 @@ class Connections:
                 max_size=self.sizes.control,
                 session=CONTROL,
             )
-            self._reads_pool = await create_pool(
+            self._reads_pool = await self.create_pool(
                 self._dsn,
                 name="reads",
                 application_name=self._name("reads"),

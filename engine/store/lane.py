@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from odin.runtime.postgres import connect
 
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 _CLOSE_SECONDS = 2.0
 
 
+class Connect(Protocol):
+    """Opens a connection."""
+
+    async def __call__(  # noqa: D102 - see odin.runtime.postgres.connect
+        self, dsn: str, *, application_name: str, session: Session
+    ) -> Connection: ...
+
+
 class Lane:
     """A connection for one kind of call at a time, opened when it is first needed.
 
@@ -31,12 +39,21 @@ class Lane:
         dsn: `postgresql://...`.
         application_name: What `pg_stat_activity` shows.
         session: The bounds of every call; no wait here is longer.
+        connect: How a connection is opened.
     """
 
-    def __init__(self, dsn: str, application_name: str, session: Session) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        application_name: str,
+        session: Session,
+        *,
+        connect: Connect = connect,
+    ) -> None:
         self._dsn = dsn
         self._application_name = application_name
         self._session = session
+        self._connect = connect
         self._connection: Connection | None = None
         self._busy = asyncio.Lock()
 
@@ -82,7 +99,7 @@ class Lane:
 
     async def _opened(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
-            self._connection = await connect(
+            self._connection = await self._connect(
                 self._dsn, application_name=self._application_name, session=self._session
             )
         return self._connection
