@@ -1,7 +1,8 @@
 """The HTTP shell that every service with an API stands on.
 
 `install_http_rules` gives a FastAPI app one error shape, limits, a guard and strict headers;
-`serve_http` runs it as one loop of `odin.runtime.service.serve`.
+`within_http_rules` puts the same around any ASGI application; `serve_http` runs it as one loop of
+`odin.runtime.service.serve`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from odin.runtime.http.guard import Guard, SecurityHeaders
 from odin.runtime.http.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX, BodyLimits
 from odin.runtime.http.problem import (
     MEDIA_TYPE,
+    UnforeseenErrors,
     install_error_mapping,
     openapi_problem,
     problem_of,
@@ -21,9 +23,11 @@ from odin.runtime.http.protocol import ConnectionLimits
 from odin.runtime.http.query import StrictRoute, json_body, refuse_unknown, refuse_unknown_query
 from odin.runtime.http.server import bind, serve_http
 from odin.runtime.http.strict_json import strict_json
+from odin.runtime.ids import SystemIds
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+    from starlette.types import ASGIApp
 
     from odin.runtime.ids import Ids
 
@@ -55,6 +59,20 @@ def install_http_rules(
     app.add_middleware(SecurityHeaders)
 
 
+def within_http_rules(
+    app: ASGIApp, *, token: str | None = None, body_bytes_max: int = BODY_BYTES_MAX
+) -> ASGIApp:
+    """Return `app` inside the same rules, for an application that maps its own OdinErrors.
+
+    Args:
+        app: Any ASGI application.
+        token: The bearer token asked for; None asks for none.
+        body_bytes_max: Largest body, in bytes.
+    """
+    limited = BodyLimits(UnforeseenErrors(app, SystemIds()), bytes_max=body_bytes_max)
+    return SecurityHeaders(Guard(limited, token=token))
+
+
 __all__ = [
     "BODY_BYTES_MAX",
     "BODY_SECONDS_MAX",
@@ -75,4 +93,5 @@ __all__ = [
     "refuse_unknown_query",
     "serve_http",
     "strict_json",
+    "within_http_rules",
 ]

@@ -7,7 +7,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.websockets import WebSocketClose
 
 from odin.errors import OdinError, PermissionDeniedError, UnauthenticatedError
@@ -26,6 +25,9 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+_RAW_SECURITY_HEADERS = tuple(
+    (name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()
+)
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _POLICY_VIOLATION = 1008
 
@@ -62,7 +64,7 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        refusal = self._refusal(scope, Headers(scope=scope))
+        refusal = self._refusal(scope)
         if refusal is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -70,23 +72,23 @@ class Guard:
         else:
             await problem_response(refusal, scope["path"])(scope, receive, send)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> OdinError | None:
+    def _refusal(self, scope: Scope) -> OdinError | None:
         changes = scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS
-        if changes and not self._is_from_here(headers):
+        if changes and not self._is_from_here(scope):
             return PermissionDeniedError(
                 "the request comes from a page of another site", reason="FOREIGN_ORIGIN"
             )
         if self._digest is None or scope["path"] in self._open_paths:
             return None
-        if hmac.compare_digest(_digest(_bearer(headers)), self._digest):
+        if hmac.compare_digest(_digest(_bearer(scope)), self._digest):
             return None
         return UnauthenticatedError("give the token as 'Authorization: Bearer ...'")
 
-    def _is_from_here(self, headers: Headers) -> bool:
-        origin = headers.get("origin")
+    def _is_from_here(self, scope: Scope) -> bool:
+        origin = _header(scope, b"origin")
         if origin is None:
-            return headers.get("sec-fetch-site", "none") in ("none", "same-origin")
-        return origin in self._origins or urlsplit(origin).netloc == headers.get("host")
+            return _header(scope, b"sec-fetch-site") in (None, "none", "same-origin")
+        return origin in self._origins or urlsplit(origin).netloc == _header(scope, b"host")
 
 
 class SecurityHeaders:
@@ -101,16 +103,24 @@ class SecurityHeaders:
 
         async def completing(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
+                headers = message["headers"] = list(message.get("headers", ()))
+                given = {name for name, _ in headers}
+                headers += [one for one in _RAW_SECURITY_HEADERS if one[0] not in given]
             await send(message)
 
         await self._app(scope, receive, completing if scope["type"] == "http" else send)
 
 
-def _bearer(headers: Headers) -> str:
-    scheme, _, token = headers.get("authorization", "").partition(" ")
+def _header(scope: Scope, name: bytes) -> str | None:
+    """Return the first header of this (lower-case) name: a plain search, every request comes by."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return str(value, "latin-1")
+    return None
+
+
+def _bearer(scope: Scope) -> str:
+    scheme, _, token = (_header(scope, b"authorization") or "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 

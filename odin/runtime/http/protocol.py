@@ -63,6 +63,50 @@ class ConnectionLimits:
         return ConnectionLimits(most, self.head_seconds, self.head_bytes_max)
 
 
+class HeadAndBody:
+    """The transport as an answer sees it: what it writes in one turn of the loop goes out at once.
+
+    uvicorn writes head and body apart, and each write is a call of the system. So the first write
+    of a turn is kept for the second one, or for the turn's end.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        """Take the connection's transport."""
+        self._transport = transport
+        self._loop = loop
+        self._first = b""
+        self._turn_ends: asyncio.Handle | None = None
+
+    def write(self, data: bytes) -> None:
+        """Write `data` after what is kept, or keep it."""
+        if self._turn_ends is None:
+            self._first = data
+            self._turn_ends = self._loop.call_soon(self._flush)
+            return
+        self._turn_ends.cancel()
+        self._turn_ends = None
+        self._transport.writelines((self._first, data))
+        self._first = b""
+
+    def close(self) -> None:
+        """Write what is kept, then close."""
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Return whether the connection is closed or about to be."""
+        return self._transport.is_closing()
+
+    def _flush(self) -> None:
+        if self._turn_ends is None:
+            return
+        self._turn_ends.cancel()
+        self._turn_ends = None
+        first, self._first = self._first, b""
+        if not self._transport.is_closing():
+            self._transport.write(first)
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """One HTTP connection; uvicorn makes it, `limits` bound it."""
 
@@ -80,10 +124,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_bytes = 0
         self._in_head = False
+        self._answers: HeadAndBody | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Begin, or refuse one connection too many."""
         super().connection_made(transport)
+        self._answers = HeadAndBody(transport, self.loop)
         if len(self.connections) > self._limits.connections_max:
             self._refuse(
                 UnavailableError(
@@ -129,6 +175,9 @@ class BoundedProtocol(HttpToolsProtocol):
         """The head is here."""
         self._end_head()
         super().on_headers_complete()
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and cycle.transport is self.transport:
+            cycle.transport = self._answers  # type: ignore[assignment]  # all that an answer calls
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP."""
