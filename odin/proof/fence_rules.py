@@ -28,7 +28,8 @@ def fence(rows: RunRows) -> Finding:
     """I3: the range was given out, and the event committed after it began and before the next.
 
     Ranges never go back along the history. Commit times are those of the database, given while the
-    shard's row is locked; without them the order of the commits is not known.
+    shard's row is locked, so that no two of these transactions share one; without them the order of
+    the commits is not known.
     """
     ruling = Ruling("I3")
     if rows.terms is None:
@@ -73,7 +74,7 @@ def _in_its_term(
     if event.commit_at_us is None or own.commit_at_us is None:
         ruling.unclear(place(event), "when it, or its term, committed is not known")
         return
-    if event.commit_at_us < own.commit_at_us:
+    if event.commit_at_us <= own.commit_at_us:
         ruling.wrong(place(event), f"committed before its range {event.range_id} began")
     following = bisect_right(order, event.range_id)
     if following == len(order):
@@ -81,5 +82,5 @@ def _in_its_term(
     after = begun[order[following]]
     if after.commit_at_us is None:
         ruling.unclear(place(event), f"when range {after.range_id} began is not known")
-    elif event.commit_at_us > after.commit_at_us:
+    elif event.commit_at_us >= after.commit_at_us:
         ruling.wrong(place(event), f"committed after range {after.range_id} had begun")
