@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from odin.cli.output import chat, write_json, write_table
-from odin.errors import UnavailableError
+from odin.errors import InvalidArgumentError, UnavailableError
 from odin.runtime.clock import SystemClock
 
 from .faults.catalogue import lacking
 from .faults.levers import Levers
 from .faults.stage import NoClusterError, Stage, api_key_of_environment
-from .halt import halt
-from .plan import scenario_of
-from .run import Runner
+from .halt import halt, resume
+from .plan import scenario_of, worst
+from .rotate import COLUMNS, rotate, rows
+from .runner import Runner
 from .scenarios import SCENARIOS
 from .telling import told, told_line
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
     from pathlib import Path
 
     from .plan import Scenario, Verdict
@@ -60,6 +61,8 @@ def run_one(folder: Path | None, name: str, seed: int, *, as_json: bool) -> int:
     Raises:
         OdinError: it cannot be run, or not be healed.
     """
+    if not name:
+        raise InvalidArgumentError("which experiment? `odin chaos list` shows all")
     scenario = scenario_of(name, SCENARIOS)
     clock = SystemClock()
     runner = Runner(
@@ -97,6 +100,31 @@ def halt_now(folder: Path | None, *, as_json: bool) -> int:
     return 0
 
 
+def resume_now(folder: Path | None) -> int:
+    """Let the schedule go on; return 0."""
+    resume(Levers(folder, SystemClock()).folder)
+    return 0
+
+
+def rotate_all(folder: Path | None, seed: int, names: Sequence[str], *, as_json: bool) -> int:
+    """Run all experiments back to back, or the named ones; return the worst one's exit code.
+
+    Raises:
+        NotFoundError: one is not known.
+    """
+    chosen = [scenario_of(name, SCENARIOS) for name in names] or SCENARIOS
+    clock = SystemClock()
+    runner = Runner(levers=Levers(folder, clock), clock=clock, api_key=api_key_of_environment())
+    rotating = rotate(runner, chosen, seed, lambda one: chat(" ".join(rows([one])[0])))
+    results = attended(rotating)
+    if as_json:
+        write_json(msgspec.to_builtins(results))
+    else:
+        write_table(COLUMNS, rows(results))
+    judged = [one.verdict for one in results if one.experiment_id]
+    return EXIT_OF[worst(judged)]
+
+
 def attended(work: Coroutine[Any, Any, T]) -> T:
     """Run `work`; SIGINT and SIGTERM cancel it, so that it heals on its way out.
 
@@ -106,10 +134,17 @@ def attended(work: Coroutine[Any, Any, T]) -> T:
 
     async def run() -> T:
         loop = asyncio.get_running_loop()
+        told = asyncio.Event()
+
+        def once() -> None:  # a second signal must not cut the healing short
+            if not told.is_set():
+                told.set()
+                task.cancel()
+
         async with asyncio.TaskGroup() as group:
             task = group.create_task(work, name="experiment")
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                loop.add_signal_handler(number, task.cancel)
+                loop.add_signal_handler(number, once)
         if task.cancelled():
             raise KeyboardInterrupt
         return task.result()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -18,13 +19,23 @@ class Action(StrEnum):
     LIST = "list"
     RUN = "run"
     HALT = "halt"
+    RESUME = "resume"
+    HISTORY = "history"
+    SHOW = "show"
+    ROTATE = "rotate"
 
 
 def chaos(
     *,
-    action: Annotated[Action, typer.Argument(help="list, run or halt.")] = Action.LIST,
-    name: Annotated[str, typer.Argument(help="An experiment, for run.")] = "",
-    seed: Annotated[int, typer.Option(help="Chooses the victims.")] = 0,
+    action: Annotated[
+        Action, typer.Argument(help="list, run, halt, resume, history, show or rotate.")
+    ] = Action.LIST,
+    name: Annotated[str, typer.Argument(help="For run: which one; for show: the id.")] = "",
+    seed: Annotated[int, typer.Option(help="Chooses the victims, and the order.")] = 0,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Rotate back to back instead of every ten minutes.")
+    ] = False,
+    only: Annotated[str, typer.Option(help="Of rotate: only these, with commas.")] = "",
     folder: Annotated[
         Path | None, typer.Option("--folder", help="The cluster's; ODIN_FOLDER, else .odin.")
     ] = None,
@@ -34,20 +45,30 @@ def chaos(
     \b
       odin chaos list                       every experiment, and whether it can be run here
       odin chaos run kill-engine-node       one of them, with a verdict
-      odin chaos halt                       end whatever is under way, and heal everything
+      odin chaos halt                       end whatever is under way, heal, stop the schedule
+      odin chaos resume                     let the schedule go on
+      odin chaos history                    what was run, and what came of it
+      odin chaos show ID                    every line of one experiment
+      odin chaos rotate --fast              all of them back to back, and a table
 
     Most of them want `odin up --proxies --load 5`. A verdict is pass, fail or unknown: unknown if
     the fault was not seen to bite. Exit code 0 for pass, 5 for fail, 4 for unknown.
     """
-    from . import actions  # noqa: PLC0415 - slow to import, `--help` does without
+    from . import actions, past  # noqa: PLC0415 - slow to import, `--help` does without
 
     as_json = current().as_json
-    match action:
-        case Action.LIST:
-            return actions.show_list(folder, as_json=as_json)
-        case Action.RUN:
-            if not name:
-                raise InvalidArgumentError("which experiment? `odin chaos list` shows all")
-            return actions.run_one(folder, name, seed, as_json=as_json)
-        case Action.HALT:
-            return actions.halt_now(folder, as_json=as_json)
+    names = [one for one in only.split(",") if one]
+    ways: dict[Action, Callable[[], int]] = {
+        Action.LIST: lambda: actions.show_list(folder, as_json=as_json),
+        Action.RUN: lambda: actions.run_one(folder, name, seed, as_json=as_json),
+        Action.HALT: lambda: actions.halt_now(folder, as_json=as_json),
+        Action.RESUME: lambda: actions.resume_now(folder),
+        Action.HISTORY: lambda: past.show_history(folder, as_json=as_json),
+        Action.SHOW: lambda: past.show_one(folder, name, as_json=as_json),
+        Action.ROTATE: lambda: actions.rotate_all(folder, seed, names, as_json=as_json),
+    }
+    if action is Action.ROTATE and not fast:
+        raise InvalidArgumentError(
+            "the slow rotation is `python -m chaos`; all at once: `odin chaos rotate --fast`"
+        )
+    return ways[action]()

@@ -1,4 +1,4 @@
-"""Ends whatever experiment is under way, and heals everything."""
+"""Ends whatever experiment is under way, heals everything, and keeps the schedule from going on."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from .run import replayed
+from .healing import replayed
 from .running import exclusive, read_running
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from odin.runtime.clock import Clock
 
     from .faults.levers import Levers
@@ -19,6 +21,17 @@ if TYPE_CHECKING:
 # The runner heals by itself when it is told to end; below, we do.
 ENDS_SECONDS: Final = 15.0
 POLL_SECONDS: Final = 0.1
+FILE: Final = "chaos-halted"
+
+
+def is_halted(folder: Path) -> bool:
+    """Return whether the schedule of a cluster was told to begin nothing."""
+    return (folder / FILE).exists()
+
+
+def resume(folder: Path) -> None:
+    """Let the schedule go on."""
+    (folder / FILE).unlink(missing_ok=True)
 
 
 async def halt(levers: Levers, clock: Clock, api_key: str | None) -> tuple[list[str], list[str]]:
@@ -33,6 +46,7 @@ async def halt(levers: Levers, clock: Clock, api_key: str | None) -> tuple[list[
         done.append(f"experiment {running.experiment_id}")
         if levers.is_same(running.pid, running.fingerprint) and running.pid != os.getpid():
             await _end(running, levers, clock)
+    (levers.folder / FILE).touch()
     with exclusive(levers.folder):
         wrong = await replayed(levers, api_key)
         healed = await levers.breaker.heal()

@@ -17,6 +17,7 @@ class Result(msgspec.Struct, kw_only=True):
         scenario: What it is.
         seed: Of its choices.
         started_at: ISO 8601, UTC.
+        healed_at: The same; empty while it is not.
         ended_at: The same.
         targets: Whom the faults struck.
         bites: Whether each fault was seen to bite.
@@ -36,6 +37,7 @@ class Result(msgspec.Struct, kw_only=True):
     scenario: str
     seed: int
     started_at: str
+    healed_at: str = ""
     ended_at: str = ""
     targets: list[str] = []
     bites: dict[str, bool] = {}

@@ -10,45 +10,35 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from odin.errors import FailedPreconditionError, OdinError
+from odin.errors import OdinError
 
+from .evidence import kept
 from .faults.catalogue import fault_of, lacking
-from .faults.stage import Stage
-from .faults.undo import undo
-from .journal import Journal
+from .healing import HEAL_SECONDS, NotHealedError, replayed, said
 from .probe import Prober, steady
-from .result import Result, judge
-from .running import Running, exclusive, forget_running, read_running, write_running
+from .result import judge
+from .running import Running, read_running, write_running
 from .witness import Witness
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from odin.runtime.clock import Clock
+    from collections.abc import Sequence
 
     from .faults.base import Fault
-    from .faults.levers import Levers
+    from .faults.stage import Stage
     from .faults.undo import Undo
-    from .journal import Line
+    from .journal import Journal
     from .plan import Scenario
+    from .result import Result
 
 BEFORE_SECONDS: Final = 30.0
 BEFORE_PROBE_SECONDS: Final = 2.0
 AFTER_PROBE_SECONDS: Final = 3.0
 PREPARE_SECONDS: Final = 20.0
-HEAL_SECONDS: Final = 45.0
 LOOK_SECONDS: Final = 0.25
 STEADY_SECONDS: Final = 0.5
-
-
-class NotHealedError(FailedPreconditionError):
-    """Something that an experiment broke is still broken."""
-
-    reason = "NOT_HEALED"
 
 
 @dataclass
@@ -78,16 +68,37 @@ class Experiment:
         result, stage = self.result, self.stage
         self.journal.write("armed", seed=result.seed, hypothesis=self.scenario.hypothesis)
         result.reasons = lacking(self.scenario.needs, stage)
+        await kept(stage.books, result, "running")
+        try:
+            await self._until_over()
+        except asyncio.CancelledError:
+            self.result.reasons.append("it was told to end")
+            self.journal.write("halted", why="it was told to end")
+            raise
+        finally:
+            result.ended_at = self._now()
+            result.healed_at = result.healed_at or ("" if self._is_on_record else result.ended_at)
+            result.verdict = judge(result, self.scenario)
+            self.journal.write("judged", **_shown(result))
+            await kept(stage.books, result, "ended")
+        return result
+
+    async def _until_over(self) -> None:
+        result = self.result
         if not result.reasons:
             result.is_steady_before = await self._is_steady("before", BEFORE_SECONDS) is not None
             if not result.is_steady_before:
                 result.reasons = ["all was not well before"]
         if not result.reasons:
             await self._under_probes()
-        result.ended_at = stage.clock.wall().isoformat(timespec="milliseconds")
-        result.verdict = judge(result, self.scenario)
-        self.journal.write("judged", **_shown(result))
-        return result
+
+    def _now(self) -> str:
+        return self.stage.clock.wall().isoformat(timespec="milliseconds")
+
+    @property
+    def _is_on_record(self) -> bool:
+        running = read_running(self.stage.folder)
+        return running is not None and running.experiment_id == self.result.experiment_id
 
     async def _under_probes(self) -> None:
         prober, stop, clock = Prober(self.stage), asyncio.Event(), self.stage.clock
@@ -135,6 +146,7 @@ class Experiment:
 
     async def _prepare(self) -> list[Undo]:
         steps: list[Undo] = []
+        await self.stage.choose_owner()
         for name in self.scenario.faults:
             fault = fault_of(name, self.stage)
             steps += await fault.prepare()
@@ -211,7 +223,10 @@ class Experiment:
         wrong += await replayed(self.stage.levers, self.stage.api_key)
         left = [one.what for one in self.stage.levers.breaker.broken() if one.kind != "once"]
         self.journal.write("healed", left=left, wrong=wrong)
-        if left or wrong:
+        if not left and not wrong:
+            self.result.healed_at = self._now()
+            await kept(self.stage.books, self.result, "healed")
+        else:
             self.result.wrong += [f"not healed: {one}" for one in [*left, *wrong]]
             raise NotHealedError(f"not healed: {'; '.join([*left, *wrong])}; `odin chaos halt`")
 
@@ -242,98 +257,6 @@ class Experiment:
             await clock.sleep(STEADY_SECONDS)
         self.journal.write("probed", when=when, steady=False, wrong=wrong[:5])
         return None
-
-
-def said(error: Exception) -> str:
-    """Return an error in words; a time-out has none of its own."""
-    return str(error) or "no time"
-
-
-async def replayed(levers: Levers, api_key: str | None) -> list[str]:
-    """Undo what is on record, and forget it; return what could not be undone (it stays)."""
-    running = read_running(levers.folder)
-    if running is None:
-        return []
-    wrong = []
-    for step in running.undo:
-        try:
-            async with asyncio.timeout(HEAL_SECONDS):
-                await undo(step, levers, api_key)
-        except (OdinError, TimeoutError, OSError) as error:
-            wrong.append(f"{step.kind}: {said(error)}")
-    if not wrong:
-        forget_running(levers.folder)
-    return wrong
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runner:
-    """Runs experiments on the cluster of one folder, one at a time.
-
-    Attributes:
-        levers: Reach it.
-        clock: Measures.
-        api_key: The engines' token.
-        tell: Is shown every line of the journal.
-    """
-
-    levers: Levers
-    clock: Clock
-    api_key: str | None = None
-    tell: Callable[[Line], None] = lambda _: None
-
-    async def run(self, scenario: Scenario, seed: int) -> Result:
-        """Run one experiment.
-
-        Raises:
-            OdinError: no cluster runs, something is broken already, an experiment is under way, or
-                something could not be healed.
-        """
-        with exclusive(self.levers.folder):
-            await self.clean_up()
-            if left := [one.what for one in self.levers.breaker.broken() if one.kind != "once"]:
-                raise FailedPreconditionError(
-                    f"something is broken already: {'; '.join(left)} (`odin heal` heals it)"
-                )
-            return await self._experiment(scenario, seed).run()
-
-    async def clean_up(self) -> None:
-        """Undo what a runner that was killed has left.
-
-        Raises:
-            NotHealedError: it cannot be undone.
-        """
-        running = read_running(self.levers.folder)
-        if running is None:
-            return
-        wrong = await replayed(self.levers, self.api_key)
-        journal = Journal(
-            self.levers.folder, running.experiment_id, running.scenario, self.clock, self.tell
-        )
-        journal.write("halted", why="its runner was gone", wrong=wrong)
-        if wrong:
-            raise NotHealedError(f"an earlier experiment is not healed: {'; '.join(wrong)}")
-
-    def _experiment(self, scenario: Scenario, seed: int) -> Experiment:
-        now = self.clock.wall()
-        experiment_id = f"{now:%Y%m%d-%H%M%S}-{scenario.name}"
-        stage = Stage(
-            levers=self.levers,
-            clock=self.clock,
-            dice=random.Random(f"{seed}/{scenario.name}"),  # noqa: S311 - repeatable choices, no secret
-            experiment_id=experiment_id,
-            seconds=scenario.hold_seconds,
-            api_key=self.api_key,
-        )
-        stage.state  # noqa: B018 - raises if there is no cluster
-        journal = Journal(self.levers.folder, experiment_id, scenario.name, self.clock, self.tell)
-        result = Result(
-            experiment_id=experiment_id,
-            scenario=scenario.name,
-            seed=seed,
-            started_at=now.isoformat(timespec="milliseconds"),
-        )
-        return Experiment(scenario, stage, journal, result)
 
 
 def _shown(result: Result) -> dict[str, Any]:

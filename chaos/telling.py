@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from .result import Result
 
 
-def told_line(line: Line) -> str:
-    """Return a line of the journal in one line."""
-    details = "  ".join(f"{key}: {shorten(value, 100)}" for key, value in line.details.items())
-    return (
-        f"{line.at[11:19]}  {line.phase:<9}  {details if line.phase != 'judged' else ''}".rstrip()
-    )
+def told_line(line: Line, *, whole: bool = False) -> str:
+    """Return a line of the journal in one line, with all its details if it is to be whole."""
+    limit = 2_000 if whole else 100
+    details = "  ".join(f"{key}: {shorten(value, limit)}" for key, value in line.details.items())
+    shown = details if whole or line.phase != "judged" else ""
+    return f"{line.at[11:19]}  {line.phase:<9}  {shown}".rstrip()
 
 
 def told(result: Result, scenario: Scenario) -> list[str]:

@@ -41,8 +41,9 @@ class Witness:
             BooksClosedError: Postgres does not answer.
         """
         since = await stage.books.now()
-        chosen = stage.victims.get("engine")
-        shards = await stage.books.owned([chosen] if chosen else stage.names("engine"))
+        engines = stage.names("engine")
+        chosen = [one for one in engines if one in stage.struck]
+        shards = await stage.books.owned(chosen or engines)
         return cls(stage, since, shards)
 
     async def look(self, name: str) -> Evidence | None:

@@ -86,7 +86,10 @@ def plan(
     """
     base = environment_of({k: v for k, v in environ.items() if k not in _NOT_OURS})
     engines = _named("engine", options.engines)
-    found = [_engine(name, ports, reach, base, engines) for name in engines]
+    found = [
+        _engine(name, ports, reach, {**base, **_clock_of(name, place, environ)}, engines)
+        for name in engines
+    ]
     if options.mocks:
         found += [_mock(name, ports[name], reach, base, engines) for name in MOCKS]
     found += [
@@ -123,6 +126,22 @@ def _engine(
         port=port,
         ready_path="/v1/ready",
     )
+
+
+def _clock_of(name: str, place: Place, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what lets an engine's wall clock be stepped, if ODIN_FAKETIME names libfaketime.
+
+    Spans stay true: odin measures them with clocks that the library is told to leave alone.
+    """
+    library = environ.get("ODIN_FAKETIME")
+    if not library:
+        return {}
+    return {
+        "LD_PRELOAD": library,
+        "FAKETIME_TIMESTAMP_FILE": str(place.folder / "faketime" / name),
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_CACHE_DURATION": "1",
+    }
 
 
 def _mock(

@@ -7,19 +7,20 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .base import Bite
 from .undo import CLUSTER, Undo
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from .stage import Stage
 
 # A server that was killed is seen within this by its supervisor's look at it.
 GONE_SECONDS: Final = 5.0
 ROLL_SECONDS: Final = 40.0
+MOMENT_SECONDS: Final = 10.0
 # One slice of ten a second: a tenth of the time runs.
 RUNS_SECONDS: Final = 0.05
 STANDS_SECONDS: Final = 0.45
@@ -27,15 +28,22 @@ STANDS_SECONDS: Final = 0.45
 MARGIN_SECONDS: Final = 5.0
 
 
+Moment: TypeAlias = "Callable[[Stage, str], Awaitable[dict[str, Any] | None]]"
+"""(cluster, part) → what shows that the moment has come; None while it has not."""
+
+
 class Kill:
     """SIGKILL; the supervisor starts the parts again."""
 
-    inject_seconds = 10.0
+    inject_seconds = MOMENT_SECONDS + 10.0
     verify_seconds = GONE_SECONDS
 
-    def __init__(self, stage: Stage, names: Sequence[str]) -> None:
+    def __init__(self, stage: Stage, names: Sequence[str], when: Moment | None = None) -> None:
+        """Remember whom to kill, and at which moment; at once if none is given."""
         self._stage = stage
         self._names = names
+        self._when = when
+        self._moment: dict[str, Any] | None = None
         self._before: list[tuple[str, int | None, str]] = []
 
     @property
@@ -50,7 +58,12 @@ class Kill:
         return []
 
     async def inject(self) -> None:
-        """Kill them."""
+        """Kill them at the moment that was asked for, or when it has not come in time."""
+        if self._when is not None:
+            ends = self._stage.clock.boottime() + MOMENT_SECONDS
+            while self._moment is None and self._stage.clock.boottime() < ends:
+                self._moment = await self._when(self._stage, self._names[0])
+                await self._stage.clock.sleep(0.02)
         self._stage.levers.breaker.kill(self._names)
 
     async def verify(self) -> Bite:
@@ -62,7 +75,9 @@ class Kill:
 
         gone = await self._stage.until(lambda: not left(), GONE_SECONDS)
         pids = {name: pid for name, pid, _ in self._before}
-        return Bite(gone, {"killed": pids, "still there": left()})
+        is_right = self._when is None or self._moment is not None
+        evidence = {"killed": pids, "still there": left(), "at": self._moment or "any moment"}
+        return Bite(gone and is_right, evidence)
 
     async def heal(self) -> None:
         """Leave it to the supervisor."""

@@ -41,6 +41,7 @@ class Stage:
         seconds: How long the fault is held.
         api_key: The engines' token.
         victims: Who was chosen, by kind; the same for all faults of an experiment.
+        struck: Every part that a fault strikes.
         group: Where what goes on beside the experiment runs; it ends with it.
     """
 
@@ -51,6 +52,7 @@ class Stage:
     seconds: float
     api_key: str | None = None
     victims: dict[str, str] = field(default_factory=dict)
+    struck: list[str] = field(default_factory=list)
     group: asyncio.TaskGroup | None = None
 
     @property
@@ -103,10 +105,26 @@ class Stage:
             if not alive:
                 raise FailedPreconditionError(f"no {kind} is alive")
             self.victims[kind] = self.dice.choice(alive)
+        self.struck.append(self.victims[kind])
         return self.victims[kind]
 
+    def everyone(self, kind: str) -> list[str]:
+        """Return the parts of a kind as victims, all of them."""
+        self.struck += (found := self.names(kind))
+        return found
+
+    async def choose_owner(self) -> None:
+        """Choose the engine that is struck, if one is: one that owns shards.
+
+        Raises:
+            BooksClosedError: Postgres does not answer.
+        """
+        owners = sorted((await self.books.owners()).keys() & set(self.names("engine")))
+        if owners:
+            self.victims["engine"] = self.dice.choice(owners)
+
     def begin(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Let something go on beside the experiment."""
+        """Let something go on beside the experiment; return it, so that it can be ended."""
         assert self.group is not None, "inside an experiment"  # noqa: S101 - for the type checker
         return self.group.create_task(work, name=name)
 
