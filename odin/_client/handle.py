@@ -14,6 +14,7 @@ from odin.core.ids import check_id
 from odin.core.payload import decode, encode_all
 from odin.core.requests import Accepted, Outcome
 from odin.errors import DeadlineExceededError, InternalError
+from odin.proof import Certificate
 
 from .failures import WorkflowContinuedAsNewError, failure_of_outcome
 from .models import HistoryPage, WorkflowExecutionDescription, WorkflowHistory
@@ -204,6 +205,20 @@ class WorkflowHandle(Generic[R]):
         """Return how the run stands, and what is pending in it."""
         reply = await self._get("", self._pinned, {}, {}, 0)
         return msgspec.json.decode(reply.body, type=WorkflowExecutionDescription)
+
+    async def proof(self) -> Certificate:
+        """Return what the rows of the execution prove, judged by the engine that answers.
+
+        That is about the run that the handle was made for by its run id, else about the whole chain
+        of the newest run.
+
+        Raises:
+            NotFoundError: There is no such execution.
+            FailedPreconditionError: There is more of it than one answer holds (PROOF_TOO_LARGE);
+                ask for a chain's runs one by one.
+        """
+        reply = await self._get("/proof", self._pinned, {}, {}, 0)
+        return msgspec.json.decode(reply.body, type=Certificate)
 
     async def fetch_history(self) -> WorkflowHistory:
         """Return the whole history of the run, exactly as it is stored."""

@@ -30,6 +30,9 @@ _STYLES: Final = {
     "alive": "green",
     "draining": "yellow",
     "dead": "red",
+    "valid": "green",
+    "invalid": "red",
+    "unknown": "yellow",
 }
 
 

@@ -39,6 +39,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "list": Entry("odin.cli.listing", "list_runs", "List runs, newest first.", _RUNS),
     "show": Entry("odin.cli.listing", "show", "Show one run and what it waits for.", _RUNS),
     "history": Entry("odin.cli.histories", "history", "Print a run's event history.", _RUNS),
+    "prove": Entry("odin.cli.proving", "prove", "Prove from its rows that it went right.", _RUNS),
     "signal": Entry("odin.cli.telling", "signal", "Send a signal to an open run.", _RUNS),
     "cancel": Entry("odin.cli.telling", "cancel", "Ask an open run to stop.", _RUNS),
     "terminate": Entry("odin.cli.telling", "terminate", "End an open run at once.", _RUNS),

@@ -12,6 +12,21 @@ VALID: Final = "valid"
 INVALID: Final = "invalid"
 UNKNOWN: Final = "unknown"
 
+NAMES: Final = {
+    "I1": "dense history",
+    "I2": "one start, one end",
+    "I3": "written under its fence",
+    "I5": "one cause, one resolution",
+    "I6": "nothing left or forgotten",
+    "I10": "charged once",
+    "I11": "every effect asked for",
+    "I12": "effects in order",
+    "I15": "one claim an attempt",
+    "I16": "no early timer",
+    "I19": "one successor",
+}
+"""What each invariant promises, in a few words."""
+
 SUBJECTS_MAX: Final = 20
 """Subjects that a finding names; `counts` holds how many there are."""
 
