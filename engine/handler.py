@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias, assert_never
 
 import msgspec
@@ -85,7 +86,10 @@ class Handler:
             OdinError: The refusal, or why there can be no answer.
         """
         if isinstance(request, WaitWorkflow):
-            return await wait_for_closing(self._shards, self._loader, request)
+            try:
+                return await wait_for_closing(self._shards, self._loader, request)
+            except GroupRaisedError as error:
+                raise error.for_caller(is_own=False) from error
         if isinstance(request, StartWorkflow):
             return await self._settle(request, self._decide_start)
         await self._while_held(request)
@@ -102,24 +106,44 @@ class Handler:
             term = self._shards.serving(shard_id)
             run, known = await self._loader.lookup(term, request)
             term.check()
+            written: list[Decision] = []
             try:
-                verdict = decide(term, Loaded(run, known), request)
-            except OdinError:
-                await term.settled()
-                self._shards.check_lease()
-                raise
-            try:
-                if verdict.decision is not None:
-                    await term.write(verdict.run, verdict.decision, alone=alone).wait(shard_id)
-                else:
-                    await term.settled()
-                    self._shards.check_lease()
-            except GroupRaisedError:
+                deciding = partial(decide, term, Loaded(run, known), request)
+                return await self._carry_out(term, deciding, written, alone=alone)
+            except GroupRaisedError as error:
                 if alone:
-                    raise
-                continue
-            return verdict.answer
+                    raise error.for_caller(is_own=bool(written)) from error
         raise InternalError("unreachable: the second round returns or raises")
+
+    async def _carry_out(
+        self,
+        term: Term,
+        decide: Callable[[], Verdict],
+        written: list[Decision],
+        *,
+        alone: bool,
+    ) -> Started | Accepted:
+        """Decide, and answer once everything that the answer was taken from has committed.
+
+        Args:
+            term: The term that decides.
+            decide: Takes the decision; raises the refusal.
+            written: Gets the decision that was given to the lane.
+            alone: Give it a group of its own.
+        """
+        try:
+            verdict = decide()
+        except OdinError:
+            await term.settled()
+            self._shards.check_lease()
+            raise
+        if verdict.decision is not None:
+            written.append(verdict.decision)
+            await term.write(verdict.run, verdict.decision, alone=alone).wait(term.shard_id)
+        else:
+            await term.settled()
+            self._shards.check_lease()
+        return verdict.answer
 
     def _decide_start(self, term: Term, loaded: Loaded, request: StartWorkflow | Change) -> Verdict:
         assert isinstance(request, StartWorkflow)  # noqa: S101 - for the type checker

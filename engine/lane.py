@@ -227,7 +227,8 @@ class Lane:
         try:
             committed = await self._store.commit(pending.group, lane=self._number)
         except WriteRaisedError as error:
-            await self._recover(pending, GroupRaisedError(str(error)))
+            raised = GroupRaisedError(str(error), is_passing=error.retryable)
+            await self._recover(pending, raised)
         except OdinError as error:
             await self._recover(pending, GroupUnknownError(str(error)))
         else:
@@ -270,7 +271,6 @@ class Lane:
             terms: Shard to the range under which something was written that may still land.
             error: What befell the write.
         """
-        errors: dict[int, OdinError] = dict.fromkeys(terms, error)
         log.warning(
             "write did not end well, taking new ranges",
             extra={"reason": error.reason, "detail": str(error), "shards": sorted(terms)},
@@ -280,7 +280,7 @@ class Lane:
             for shard in terms
         }
         self.drop(terms, doubt)
-        self._events.terms_lost(terms, errors)
+        self._events.terms_lost(terms, doubt)
         ranges = await self._bump(terms)
         self._events.shards_bumped(ranges)
 

@@ -10,7 +10,13 @@ import logging
 from collections.abc import Callable
 from typing import TypeAlias
 
-from odin.errors import InternalError, NotOwnerError, OdinError, OutcomeUnknownError
+from odin.errors import (
+    InternalError,
+    NotOwnerError,
+    OdinError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +30,21 @@ class GroupRaisedError(InternalError):
     """
 
     reason = "WRITE_RAISED"
+
+    def __init__(self, message: str, *, is_passing: bool = False) -> None:
+        super().__init__(message)
+        self.is_passing = is_passing
+
+    def for_caller(self, *, is_own: bool) -> OdinError:
+        """Return what a caller learns who can be given no second try here.
+
+        Args:
+            is_own: Whether it was his own write that raised, alone in its group. Only then, and
+                only if it would raise again, is it the last word.
+        """
+        if is_own and not self.is_passing:
+            return self
+        return UnavailableError(str(self), reason="STORE_UNAVAILABLE", retry_after=0.5)
 
 
 class ShardLostError(NotOwnerError):

@@ -17,13 +17,23 @@ from odin.runtime.postgres import WriteOutcome, classify
 CALL_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
 
+# Classes of SQLSTATE that say nothing of what was asked: no connection, a rollback for the sake of
+# others, resources, a lock that was not to be had, an operator's hand.
+_PASSING = frozenset({"08", "40", "53", "55", "57"})
+
+
 class WriteRaisedError(InternalError):
     """The database refused the write as a whole and rolled it back, for every shard in it.
 
     `details["sqlstate"]` is its code: OD001 for a count that differs, 23505 for a duplicate, ...
+    It is `retryable` if the same write may well go through later.
     """
 
     reason = "WRITE_RAISED"
+
+    def __init__(self, message: str, *, sqlstate: str | None = None) -> None:
+        super().__init__(message, details={"sqlstate": sqlstate})
+        self.retryable = (sqlstate or "")[:2] in _PASSING
 
 
 class DamagedRunError(FailedPreconditionError):
@@ -43,7 +53,7 @@ def write_error(error: BaseException, what: str) -> OdinError:
     """Return what a failed write means: certainly rolled back, or nobody knows."""
     if classify(error) is WriteOutcome.RAISED:
         sqlstate = getattr(error, "sqlstate", None)
-        return WriteRaisedError(f"{what} was rolled back: {error}", details={"sqlstate": sqlstate})
+        return WriteRaisedError(f"{what} was rolled back: {error}", sqlstate=sqlstate)
     return OutcomeUnknownError(
         f"{what}: nobody knows whether it happened ({type(error).__name__}); begin a new range of "
         "every shard in it, then read"
