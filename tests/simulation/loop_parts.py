@@ -249,6 +249,6 @@ def _end(close: Callable[[], object]) -> None:
             close()
         except RuntimeError:
             continue  # it awaited something instead of ending
-        except Exception:  # noqa: BLE001 - whatever it ended with, it ended
+        except BaseException:  # noqa: BLE001 - whatever it ended with (a group, too), it ended
             return
         return
