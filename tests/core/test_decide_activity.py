@@ -145,7 +145,9 @@ def test_no_attempt_ends_before_it_began_whatever_a_new_owner_believes_of_the_ti
     decision = world.finish()
     assert decision is not None
     assert decision.events[0].recorded_at_us == started_us
-    (ended,) = world.events[-1].attempts  # type: ignore[union-attr]
+    closing = world.events[-1]
+    assert isinstance(closing, e.ActivityTaskCompleted)
+    (ended,) = closing.attempts
     assert (ended.started_us, ended.ended_us) == (started_us, started_us)
 
 
