@@ -152,3 +152,14 @@ async def test_a_confirm_of_an_older_term_deletes_no_row(
         outbox.confirmed(shard_id, term, [outbox_id])
         await place.handler.ask(signal(ID, "r-signal-2"))
         assert await admin.fetchval("SELECT count(*) FROM outbox") == 0
+
+
+async def test_in_the_first_seconds_of_a_term_no_started_attempt_is_judged(dsn: str) -> None:
+    """The workers' inventories are still on their way: healthy work must not be taken for lost."""
+    async with scene(dsn) as place:
+        began = await place.handler.ask(start(ID, "r-first"))
+        assert isinstance(began, Started)
+        term = place.shards.terms[0]
+        liveness = term.liveness(term.runs[began.run_id])
+        assert liveness.grace_until_us == term.began_us + 5_000_000
+        assert liveness.term_began_us == term.began_us

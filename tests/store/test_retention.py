@@ -109,3 +109,16 @@ async def test_a_batch_is_no_larger_than_asked_for(
 
     assert len(await store.delete_closed(0, terms[0], before_us=2**52, limit=2)) == 2
     assert (await counts(admin))[0] == 3
+
+
+async def test_no_run_goes_while_a_message_of_its_shard_to_another_run_is_on_its_way(
+    store: Store, terms: dict[int, int], admin: "asyncpg.Connection[Any]"
+) -> None:
+    """The one it is for would wait for ever."""
+    run_id = await closed(store, terms, "old", CLOSED_US)
+    await admin.execute(
+        "INSERT INTO outbox (shard_id, destination, body) VALUES (0, 'shard:3', 'closed')"
+    )
+    assert await store.delete_closed(0, terms[0], before_us=CLOSED_US + 1, limit=10) == []
+    await admin.execute("DELETE FROM outbox")
+    assert await store.delete_closed(0, terms[0], before_us=CLOSED_US + 1, limit=10) == [run_id]

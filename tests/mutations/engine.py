@@ -1,0 +1,247 @@
+"""Guards that stand in the engine, the relay and the store's code."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .mutation import Edit, Mutation
+from .sql import one
+
+DOUBT: Final = "tests/store/test_doubt.py::test_"
+ANSWERS: Final = "tests/store/test_answers.py::test_"
+OVER: Final = "tests/store/test_handing_over.py::test_"
+LATE: Final = DOUBT + "a_late_statement_of_a_group_in_doubt_is_refused_in_every_shard_of_it"
+REFUSED: Final = DOUBT + "a_write_that_is_refused_is_not_acknowledged_and_ends_the_term"
+
+BUMP: Final = "        ranges = await self._bump(terms)\n"
+RELEASE: Final = (
+    '            self._shards.drop(shard_id, ShardLostError(f"shard {shard_id} is handed over"))\n'
+    "            released = await self._store.release(\n"
+    "                shard_id, self._membership.incarnation, term.range_id, heir=hand_over.heir\n"
+    "            )\n"
+)
+WAIT: Final = "            await term.settled()\n            self._shards.check_lease()\n"
+
+ENGINE: Final = (
+    one("no bump after unknown", "engine/lane.py", BUMP, "        ranges = dict(terms)\n", LATE),
+    one(
+        "bump of the first shard only",
+        "engine/lane.py",
+        BUMP,
+        "        ranges = await self._bump(dict(list(terms.items())[:1]))\n",
+        LATE,
+    ),
+    one(
+        "read, then bump",
+        "engine/lane.py",
+        BUMP,
+        "        self._events.shards_bumped({one: term + 1 for one, term in terms.items()})\n"
+        + BUMP,
+        DOUBT + "nothing_of_a_shard_in_doubt_is_decided_or_read_before_its_bump_has_committed",
+    ),
+    Mutation(
+        "what gathers stays after unknown",
+        (
+            Edit("engine/lane.py", "        self.drop(terms, doubt)\n", "        del doubt\n"),
+            Edit(
+                "engine/shards.py",
+                "        self.lane_of(term.shard_id).drop("
+                "{term.shard_id: term.range_id}, {term.shard_id: error})\n",
+                "",
+            ),
+        ),
+        (DOUBT + "what_gathers_behind_a_group_in_doubt_goes_with_it",),
+    ),
+    one(
+        "answers before the commit",
+        "engine/handler.py",
+        "await term.write(verdict.run, verdict.decision, alone=alone).wait(term.shard_id)",
+        "term.write(verdict.run, verdict.decision, alone=alone)",
+        ANSWERS + "no_answer_leaves_before_its_group_has_committed",
+    ),
+    one(
+        "refusals do not wait",
+        "engine/handler.py",
+        "        except OdinError:\n            await term.settled()\n",
+        "        except OdinError:\n",
+        ANSWERS + "a_refusal_because_of_what_is_on_its_way_is_answered_after_it",
+    ),
+    one(
+        "repeats do not wait",
+        "engine/handler.py",
+        "        else:\n" + WAIT,
+        "        else:\n            self._shards.check_lease()\n",
+        ANSWERS + "a_repeat_of_what_is_on_its_way_is_answered_after_it",
+    ),
+    one(
+        "reads do not wait",
+        "engine/closings.py",
+        "    except TimeoutError:\n        await term.settled()\n",
+        "    except TimeoutError:\n",
+        ANSWERS + "nothing_is_told_of_a_run_that_is_on_its_way",
+    ),
+    one(
+        "workers' answers do not wait",
+        "engine/term.py",
+        "            self._newest.then(self.shard_id, settled)",
+        "            settled(None)",
+        ANSWERS + "nothing_is_told_of_a_run_that_is_on_its_way",
+    ),
+    one(
+        "the node ignores refusals",
+        "engine/lane.py",
+        "for shard in committed.refused\n",
+        "for shard in ()\n",
+        REFUSED,
+    ),
+    one(
+        "the store ignores refusals",
+        "engine/store/writes.py",
+        "refused, outbox_ids = frozenset(row[0]), row[1]",
+        "refused, outbox_ids = frozenset(), row[1]",
+        REFUSED,
+    ),
+    one(
+        "terms begin before they are taken",
+        "engine/ownership.py",
+        "        try:\n            range_id = await self._store.acquire(",
+        "        self._shards.begin(shard_id, 1)\n"
+        "        try:\n            range_id = await self._store.acquire(",
+        OVER + "no_term_begins_before_its_acquisition_has_committed",
+    ),
+    one(
+        "eviction before the commit",
+        "engine/node.py",
+        "                if term.is_settled:",
+        "                if term is not None:",
+        "tests/store/test_partial.py::test_no_run_leaves_memory_before_its_group_has_committed",
+    ),
+    one(
+        "acknowledged requests are not looked up",
+        "engine/loader.py",
+        "if known is None and stored is not None:",
+        "if known is None and stored is not stored:",
+        ANSWERS + "what_was_acknowledged_is_known_to_the_next_term",
+    ),
+    one(
+        "own clock not compared",
+        "engine/shards.py",
+        "if not self._lease.may_serve():",
+        "if False:",
+        ANSWERS + "memory_is_told_of_only_under_a_lease",
+    ),
+    one(
+        "trust without end",
+        "engine/membership.py",
+        "return not self.expired.is_set() and self.lease.may_serve(self._clock.boottime())",
+        "return not self.expired.is_set()",
+        OVER + "a_node_trusts_its_lease_for_eight_seconds_of_its_own_clock",
+    ),
+    one(
+        "trust beyond one's death",
+        "engine/membership.py",
+        "return not self.expired.is_set() and self.lease.may_serve(self._clock.boottime())",
+        "return self.lease.may_serve(self._clock.boottime())",
+        OVER + "a_node_that_was_marked_dead_serves_no_more_though_its_own_clock_would_let_it",
+    ),
+    one(
+        "counted from receipt",
+        "engine/membership.py",
+        "Renewal(sent_at, received_at,",
+        "Renewal(received_at, received_at,",
+        OVER + "a_lease_is_counted_from_the_send_of_its_renewal_however_late_the_reply",
+    ),
+    one(
+        "counted from receipt in the arithmetic",
+        "odin/core/lease.py",
+        "max((renewal.sent_at for",
+        "max((renewal.received_at for",
+        "tests/core/test_lease.py::test_a_slow_reply_does_not_lengthen_the_trust",
+    ),
+    one(
+        "answers until the release is answered",
+        "engine/ownership.py",
+        RELEASE,
+        "".join(RELEASE.splitlines(keepends=True)[1:]) + RELEASE.splitlines(keepends=True)[0],
+        OVER + "a_shard_answers_nothing_from_the_moment_its_release_is_sent",
+    ),
+    one(
+        "no bump after a release in doubt",
+        "engine/ownership.py",
+        "await self._bump_unknown(shard_id, term.range_id, error)",
+        "del error",
+        OVER + "a_release_in_doubt_is_bumped_so_that_a_late_copy_does_nothing",
+    ),
+    one(
+        "a connection is used after a failure",
+        "engine/store/lane.py",
+        "                self._connection = None\n                connection.terminate()\n",
+        "",
+        "tests/store/test_commit.py::test_a_cancelled_commit_never_reuses_its_connection",
+    ),
+    one(
+        "a raised group fails all of its requests",
+        "engine/handler.py",
+        "                if alone:\n                    raise error.for_caller",
+        "                if True:\n                    raise error.for_caller",
+        "tests/engine/test_outcomes.py::test_a_group_that_raises_is_decided_anew_request_by_request",
+    ),
+    one(
+        "inherited rows are not read",
+        "relay/sweep.py",
+        "        self._begun.add(shard_id)\n",
+        "",
+        "tests/broker/test_sweep.py::test_the_rows_that_a_term_inherits_are_published_when_it_begins",
+    ),
+    one(
+        "waiting tasks are not brought back",
+        "engine/takeover.py",
+        "    await _bring_back(term, reads, loader, clock)\n",
+        "",
+        "tests/engine/test_ownership.py"
+        "::test_a_task_pushed_before_a_takeover_is_brought_back_though_messages_keep_coming",
+    ),
+    one(
+        "no sweep",
+        "relay/sweep.py",
+        "rows = await self._read_due(sorted(self._shards), self._now_us())",
+        "rows = []",
+        "tests/broker/test_sweep.py::test_every_10_s_rows_that_nobody_offered_are_found",
+    ),
+    one(
+        "rows go without a confirm",
+        "relay/publisher.py",
+        "            self._not_confirmed(departure, pack, error)\n",
+        "            self._confirmed(departure, pack)\n",
+        "tests/broker/test_publisher_rules.py"
+        "::test_a_row_not_confirmed_is_noted_and_tried_after_1_s_doubling_to_60_s",
+    ),
+    one(
+        "confirms of older terms count",
+        "engine/outbox.py",
+        "        if term is not None and term.range_id == range_id:\n",
+        "        if term is not None:\n",
+        ANSWERS + "a_confirm_of_an_older_term_deletes_no_row",
+    ),
+    one(
+        "the relay keeps rows of older terms",
+        "relay/publisher.py",
+        "        self._book.drop_term(shard_id, range_id)\n",
+        "",
+        "tests/broker/test_publisher_rules.py::test_a_confirm_of_a_term_that_is_over_is_ignored",
+    ),
+    one(
+        "no hold in round three",
+        "engine/handler.py",
+        "if run is None or run.rounds < HOLD_ROUNDS or",
+        "if True or run.rounds < HOLD_ROUNDS or",
+        ANSWERS + "messages_are_held_back_from_the_third_round_of_a_closing_report_on",
+    ),
+    one(
+        "no grace in a new term",
+        "engine/term.py",
+        "self.began_us + GRACE_US",
+        "self.began_us",
+        ANSWERS + "in_the_first_seconds_of_a_term_no_started_attempt_is_judged",
+    ),
+)
