@@ -61,7 +61,7 @@ class DueLoop:
 
         Look at it when it is due, if that is earlier than the next look.
         """
-        due_us = run.due_us(term.liveness(run))
+        due_us = run.due_us(run.liveness or term.liveness(run))
         if due_us >= run.queued_due_us or due_us > self._shards.now_us() + WINDOW_US:
             return
         run.queued_due_us = due_us

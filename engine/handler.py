@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, assert_never
 
@@ -49,8 +48,7 @@ Change: TypeAlias = SignalWorkflow | RequestCancelWorkflow | TerminateWorkflow
 _encode = msgspec.msgpack.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True):
     """What a decision is taken from.
 
     The run (None: there is none) and what the request id got before.
@@ -60,8 +58,7 @@ class Loaded:
     known: Acknowledged | None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What a decision leads to: the answer, and what is to be written for it (None: nothing)."""
 
     answer: Started | Accepted

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+import msgspec
 
 from odin.core.decide import Acknowledged
 from odin.core.events import HistoryEvent
@@ -61,8 +62,7 @@ class Reads(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(msgspec.Struct, frozen=True):
     term: Term
     lookup: Lookup
     answer: asyncio.Future[tuple[Execution | DamagedRunError | None, StoredRequest | None]]

@@ -30,6 +30,7 @@ class Run:
         warm: The worker that keeps the run in its memory, "" for nobody.
         warm_event_id: The newest event that the warm worker is known to hold.
         beats: The newest heartbeat of each started activity, by command id.
+        liveness: What the term has made of the heartbeats for its decisions, once asked for.
         rounds: How often in a row a closing report was refused for an unseen message.
         hold_until_us: New messages are held back until then, or until a report is judged.
         sent_number: The newest workflow task that this term has pushed or published.
@@ -42,6 +43,7 @@ class Run:
         "claimant",
         "execution",
         "hold_until_us",
+        "liveness",
         "queued_due_us",
         "rounds",
         "sent_number",
@@ -62,6 +64,7 @@ class Run:
         self.warm = ""
         self.warm_event_id = 0
         self.beats: dict[int, Beat] = {}
+        self.liveness: Liveness | None = None
         self.rounds = 0
         self.sent_number = 0
         self.hold_until_us = 0
@@ -73,18 +76,16 @@ class Run:
         if decision.events:
             if decision.is_new:
                 self.tail_after = 0
-            self.tail.extend(decision.events)
-            self.tail_bytes += _bytes_of(decision.events)
-            while len(self.tail) > TAIL_EVENTS_MAX or self.tail_bytes > TAIL_BYTES_MAX:
-                self._trim()
-        self.execution = decision.execution
+            self._append(decision.events)
+        self.execution = execution = decision.execution
         for stopped in decision.stopped:
             self.beats.pop(stopped.command_id, None)
-        if decision.push or any(task.entry.kind == "w" for task in decision.tasks):
-            self.sent_number = self.execution.workflow_task.number
-        if self.execution.workflow_task.state != "scheduled":
+        task = execution.workflow_task
+        if decision.push or (decision.tasks and _sends_workflow_task(decision)):
+            self.sent_number = task.number
+        if task.state != "scheduled":
             self.claimant = ""
-        if not self.execution.is_open:
+        if not execution.is_open:
             self.warm = ""
             self.beats.clear()
 
@@ -119,11 +120,23 @@ class Run:
         due = next_due_us(self.execution, liveness)
         return _NEVER if due is None else due
 
+    def _append(self, events: Sequence[HistoryEvent]) -> None:
+        tail = self.tail
+        for event in events:
+            tail.append(event)
+            self.tail_bytes += len(event.attributes)
+        while len(tail) > TAIL_EVENTS_MAX or self.tail_bytes > TAIL_BYTES_MAX:
+            self._trim()
+
     def _trim(self) -> None:
         dropped = (len(self.tail) + 1) // 2
         self.tail_bytes -= _bytes_of(self.tail[:dropped])
         del self.tail[:dropped]
         self.tail_after += dropped
+
+
+def _sends_workflow_task(decision: Decision) -> bool:
+    return any(task.entry.kind == "w" for task in decision.tasks)
 
 
 def _bytes_of(events: Sequence[HistoryEvent]) -> int:

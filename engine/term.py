@@ -124,8 +124,11 @@ class Term:
         )
 
     def liveness(self, run: Run) -> Liveness:
-        """Return what memory knows of the run's started attempts."""
-        return Liveness(run.beats, self.began_us + GRACE_US, self.began_us)
+        """Return what memory knows of the run's started attempts; it follows new heartbeats."""
+        known = run.liveness
+        if known is None:
+            known = run.liveness = Liveness(run.beats, self.began_us + GRACE_US, self.began_us)
+        return known
 
     def add(self, run: Run, *, is_newest: bool) -> None:
         """Keep a run that was loaded or begun.
@@ -179,8 +182,9 @@ class Term:
             alone: Give it a group of its own.
             after: Called once the group has committed, before its waiters learn of it.
         """
-        for one in (decision, *decision.also):
-            self._take(run if one is decision else None, one)
+        self._take(run, decision)
+        for also in decision.also:
+            self._take(None, also)
         ticket = self._lane.add(
             self.shard_id, self.range_id, decision, alone=alone, after=self._leaves(decision, after)
         )
@@ -237,7 +241,9 @@ class Term:
                 decision.execution, self._home.clock.boottime()
             )
         run.touched_at = self._home.clock.boottime()
-        if self._home.history_limits.is_crossed(run.execution, decision.execution):
+        if decision.events and self._home.history_limits.is_crossed(
+            run.execution, decision.execution
+        ):
             log.warning(
                 "history grows long, let the run continue as new",
                 extra={

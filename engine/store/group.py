@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from odin.core.events import HistoryEvent
 from odin.core.execution import Execution
 
 
-@dataclass(frozen=True, slots=True)
-class EventWrite:
+class EventWrite(msgspec.Struct, frozen=True):
     """One event to append."""
 
     shard_id: int
@@ -20,8 +21,7 @@ class EventWrite:
     event: HistoryEvent
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxInsert:
+class OutboxInsert(msgspec.Struct, frozen=True):
     """One task on its way out.
 
     `destination` is `<kind>:<task_queue>` ("w:default"), `body` a msgpack TaskEntry.
@@ -32,8 +32,7 @@ class OutboxInsert:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxDelay:
+class OutboxDelay(msgspec.Struct, frozen=True):
     """A row that was not confirmed: when it may be published again."""
 
     shard_id: int
@@ -42,8 +41,7 @@ class OutboxDelay:
     next_publish_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestWrite:
+class RequestWrite(msgspec.Struct, frozen=True):
     """What was acknowledged to a client, so that the same request id gets the same acceptance."""
 
     shard_id: int

@@ -7,7 +7,6 @@ here reads a clock or rolls dice: both are in the `Moment`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -50,8 +49,7 @@ _VISIBLE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True):
     """When and under what a decision is made.
 
     Args:
@@ -70,16 +68,14 @@ class Moment:
     limits: HistoryLimits = HISTORY_LIMITS
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxTask:
+class OutboxTask(msgspec.Struct, frozen=True):
     """A task that leaves through the outbox: `destination` is `<kind>:<task_queue>`."""
 
     destination: str
     entry: TaskEntry
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
+class Acknowledged(msgspec.Struct, frozen=True):
     """What a request row keeps of an accepted request."""
 
     request_id: str
@@ -89,8 +85,7 @@ class Acknowledged:
     body_hash: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class StoppedAttempt:
+class StoppedAttempt(msgspec.Struct, frozen=True):
     """An attempt that runs at a worker and is no longer wanted."""
 
     command_id: int
@@ -99,8 +94,7 @@ class StoppedAttempt:
     reason: str
 
 
-@dataclass(slots=True)
-class Decision:
+class Decision(msgspec.Struct):
     """Everything that one request leads to for one run, and what comes with it in the same commit.
 
     `push` says that the workflow task just scheduled goes to the worker that keeps the run warm.
@@ -115,7 +109,7 @@ class Decision:
     is_new: bool = False
     push: bool = False
     stopped: tuple[StoppedAttempt, ...] = ()
-    also: tuple[Decision, ...] = field(default_factory=tuple)
+    also: tuple[Decision, ...] = ()
 
 
 class Change:

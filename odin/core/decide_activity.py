@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -26,8 +25,7 @@ RETRY_DELAY_MS_MAX: Final = 10 * 366 * 86_400 * 1_000
 _NONE: Final = encode(None)
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimOutcome:
+class ClaimOutcome(msgspec.Struct, frozen=True):
     """What a claim leads to: its attempt (None: not wanted), and what to write if it is new."""
 
     activity: PendingActivity | None = None

@@ -6,8 +6,9 @@ here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from odin.core import requests
 from odin.core.decide import Acknowledged, Change, Decision, Moment
@@ -24,8 +25,7 @@ SIGNALS_MAX: Final = 10_000
 _UNSUCCESSFUL: Final = frozenset({"failed", "canceled", "terminated", "timed_out"})
 
 
-@dataclass(frozen=True, slots=True)
-class NewRun:
+class NewRun(msgspec.Struct, frozen=True):
     """What a new run needs from outside: its id, its shard, and a seed for its random numbers."""
 
     run_id: str
@@ -33,8 +33,7 @@ class NewRun:
     seed: int
 
 
-@dataclass(frozen=True, slots=True)
-class StartOutcome:
+class StartOutcome(msgspec.Struct, frozen=True):
     """What a start leads to.
 
     The run, whether this request began it, and what is to be written (None: nothing new).

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -16,20 +15,18 @@ from odin.core.events import (
     TimerFired,
     WorkflowExecutionTimedOut,
 )
-from odin.core.execution import REPUBLISH_CAP_MS, Execution, PendingActivity
+from odin.core.execution import REPUBLISH_CAP_MS, RUNNING, Execution, PendingActivity
 from odin.core.payload import Failure, Payload
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
+class Beat(msgspec.Struct, frozen=True):
     """The newest heartbeat of an attempt, as owner memory holds it."""
 
     at_us: int
     details: tuple[Payload, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Liveness:
+class Liveness(msgspec.Struct, frozen=True):
     """What the owner knows of started attempts beside the row.
 
     Args:
@@ -39,7 +36,7 @@ class Liveness:
         term_began_us: Heartbeat clocks restart with the term.
     """
 
-    beats: Mapping[int, Beat] = field(default_factory=dict)
+    beats: Mapping[int, Beat] = msgspec.field(default_factory=dict)
     grace_until_us: int = 0
     term_began_us: int = 0
 
@@ -54,13 +51,14 @@ class Liveness:
 
 def next_due_us(execution: Execution, liveness: Liveness) -> int | None:
     """Return when the owner must act next, with what it knows of heartbeats; None for never."""
-    if not execution.is_open:
+    if execution.status != RUNNING:
         return None
     earliest = NEVER_US
     if execution.workflow_task.state != "none":
         earliest = execution.workflow_task.due_us
     for activity in execution.activities.values():
-        earliest = min(earliest, liveness.due_us(activity))
+        due_us = activity.due_us if activity.state != "started" else liveness.due_us(activity)
+        earliest = min(earliest, due_us)
     for timer in execution.timers.values():
         earliest = min(earliest, timer.fires_at_us)
     for deadline in (execution.run_deadline_us, execution.execution_deadline_us):

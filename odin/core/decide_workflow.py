@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, assert_never
 
 import msgspec
@@ -44,8 +43,7 @@ FAILURE_BACKOFF_CAP_MS: Final = 600_000
 Refusal: TypeAlias = Literal["stale", "closed", "unseen", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class ReportOutcome:
+class ReportOutcome(msgspec.Struct, frozen=True):
     """What a workflow-task report leads to.
 
     Either it was accepted (`accepted`: what its answer and its repeats' answers carry), or
