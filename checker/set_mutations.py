@@ -219,6 +219,11 @@ SET_MUTATIONS: Final = (
         "I8",
         in_told(_has_signals(2), lambda one: changed(one, signals=one.signals[::-1])),
     ),
+    Mutation(
+        "a signal whose acceptance was not kept",
+        "I8",
+        in_told(_has_signals(1), lambda one: changed(one, requests=_starts(one))),
+    ),
     Mutation("lose a delivery that was reported", "I8", in_told(_reported, _lost_report)),
     Mutation("a refused signal in a history", "I8", in_told(_has_signals(1), _signal_refused)),
     Mutation(

@@ -39,13 +39,18 @@ class Signals:
                 self.tally.counts["of runs that are gone"] += 1
             elif at.get((row.run_id, row.event_id)) != request_id:
                 self.tally.blame(subject, "an accepted signal that is not in the history")
-        for request_id, count in recorded.items():
-            if count > 1:
-                self.tally.blame(
-                    ids((told.workflow_id, request_id)), "a signal that was recorded twice"
-                )
+        self._judge_recorded(told, recorded)
         self._judge_told(told, set(rows) | set(recorded))
         self._judge_order(told)
+
+    def _judge_recorded(self, told: Told, recorded: Counter[str]) -> None:
+        asked = {one.request_id for one in told.requests}
+        for request_id, count in recorded.items():
+            subject = ids((told.workflow_id, request_id))
+            if count > 1:
+                self.tally.blame(subject, "a signal that was recorded twice")
+            if request_id not in asked:
+                self.tally.blame(subject, "a signal whose acceptance was not kept")
 
     def _judge_told(self, told: Told, known: set[str]) -> None:
         """Hold against the rows what others were told is accepted."""
