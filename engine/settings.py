@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from datetime import timedelta
 from typing import Literal
@@ -9,6 +10,8 @@ from typing import Literal
 from pydantic import Field
 
 from odin.core.ids import check_id
+from odin.errors import ConfigurationError
+from odin.runtime.parent import PARENT_PID
 from odin.runtime.settings import (
     BrokerSettings,
     Duration,
@@ -24,6 +27,8 @@ class EngineSettings(PostgresSettings, BrokerSettings, ValkeySettings, HttpSetti
 
     ODIN_ENGINE_ROUTES: `advertised=dialled` pairs of engine addresses, separated by commas, for an
     engine that reaches the others through something in between.
+    ODIN_DEBUG_COMMIT_STEPS: write groups by BEGIN, call, COMMIT, so that an engine can be stopped
+    between its lock and its commit; for local clusters that are broken on purpose alone.
     """
 
     node_id: str = Field(default_factory=socket.gethostname)
@@ -33,6 +38,7 @@ class EngineSettings(PostgresSettings, BrokerSettings, ValkeySettings, HttpSetti
     retention: Duration = timedelta(hours=6)
     drain_timeout: Duration = timedelta(seconds=5)
     engine_routes: str = ""
+    debug_commit_steps: bool = False
     lease: LeaseSettings = LeaseSettings()
 
     @property
@@ -42,10 +48,16 @@ class EngineSettings(PostgresSettings, BrokerSettings, ValkeySettings, HttpSetti
         return {advertised: dialled for advertised, found, dialled in pairs if found}
 
     def checked(self) -> EngineSettings:
-        """Return the settings if the node id may serve as one.
+        """Return the settings if the node id may serve as one and nothing is on that must not be.
 
         Raises:
-            InvalidArgumentError: It may not.
+            InvalidArgumentError: The node id may not.
+            ConfigurationError: Commits in steps outside a local cluster.
         """
         check_id(self.node_id, "ODIN_NODE_ID")
+        if self.debug_commit_steps and PARENT_PID not in os.environ:
+            raise ConfigurationError(
+                "ODIN_DEBUG_COMMIT_STEPS keeps locks over two more round trips, for tests that "
+                "stop an engine there: it is for local clusters (odin up) alone; unset it"
+            )
         return self

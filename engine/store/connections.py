@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from odin.runtime.clock import SystemClock
 from odin.runtime.postgres import (
@@ -94,6 +94,8 @@ class Connections:
     connect = staticmethod(connect)
     create_pool = staticmethod(create_pool)
 
+    lane_session: ClassVar[Session] = WRITER
+
     def __init__(
         self,
         dsn: str,
@@ -107,7 +109,7 @@ class Connections:
         self._dsn = dsn
         self._clock = clock or SystemClock()
         self._lanes = tuple(
-            Lane(dsn, self._name(f"lane{number}"), WRITER, connect=self.connect)
+            Lane(dsn, self._name(f"lane{number}"), self.lane_session, connect=self.connect)
             for number in range(sizes.lanes)
         )
         self._lease = Lane(dsn, self._name("lease"), LEASE, connect=self.connect)

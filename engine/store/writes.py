@@ -15,9 +15,12 @@ from .group import Committed
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    import asyncpg
+
     from odin.runtime.postgres import Connection
 
     from .group import Group
+    from .lane import Lane
 
 
 class Writes(Connections):
@@ -46,7 +49,7 @@ class Writes(Connections):
         """
         arguments = encode_group(group)
         try:
-            row = await self._lanes[lane].fetchrow(SQL["commit_group"], arguments)
+            row = await self._send(self._lanes[lane], SQL["commit_group"], arguments)
         except CALL_ERRORS as error:
             raise write_error(error, f"a group of {len(group.terms)} shards") from error
         assert row is not None, "a function always yields a row"  # noqa: S101 - for the type checker
@@ -62,6 +65,10 @@ class Writes(Connections):
                 for insert, outbox_id in zip(group.outbox, outbox_ids, strict=True)
             ),
         )
+
+    async def _send(self, lane: Lane, query: str, arguments: list[object]) -> asyncpg.Record | None:
+        """Run the call that commits a group, on its lane."""
+        return await lane.fetchrow(query, arguments)
 
     @asynccontextmanager
     async def fenced(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .bed import HEADER, Bed, Told, bed, say
-from .scenarios import SCENARIOS
+from .scenarios import IN_STEPS, SCENARIOS
 
 SCENARIO_SECONDS = 240.0
 
@@ -33,10 +33,13 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 async def _all(names: list[str], folder: Path, *, is_alone: bool) -> list[Told]:
     results: list[Told] = []
-    groups = [[name] for name in names] if is_alone else [names]
+    together = [name for name in names if name != IN_STEPS]
+    groups = (
+        [[name] for name in names] if is_alone else [together, [IN_STEPS] * (IN_STEPS in names)]
+    )
     say(HEADER)
-    for number, group in enumerate(groups):
-        async with bed(folder / str(number)) as place:
+    for number, group in enumerate(filter(None, groups)):
+        async with bed(folder / str(number), in_steps=IN_STEPS in group) as place:
             for name in group:
                 told = await _play(place, name)
                 results.append(told)

@@ -297,10 +297,13 @@ def longest_stall(entries: Sequence[Entry]) -> float:
 
 
 @asynccontextmanager
-async def bed(folder: Path) -> AsyncIterator[Bed]:
-    """Start a cluster with proxies under load; nothing of it is left after the block."""
+async def bed(folder: Path, *, in_steps: bool = False) -> AsyncIterator[Bed]:
+    """Start a cluster with proxies under load; nothing of it is left after the block.
+
+    With `in_steps` its engines commit by BEGIN, call, COMMIT.
+    """
     arguments = ["--engines", "3", "--workers", "2", "--load", str(LOAD_RATE), "--proxies"]
-    settings = {"ODIN_LOAD_SUBSCRIPTIONS": "3"}
+    settings = {"ODIN_LOAD_SUBSCRIPTIONS": "3", "ODIN_DEBUG_COMMIT_STEPS": str(int(in_steps))}
     async with started(folder, "up", *arguments, settings=settings) as running:
         yield Bed(running)
 

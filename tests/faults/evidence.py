@@ -74,6 +74,20 @@ SELECT node.node_id, count(*) FROM shard JOIN node ON node.incarnation = shard.o
 WHERE node.state = 'alive' AND node.lease_until > clock_timestamp()
 GROUP BY node.node_id
 """
+# Sessions of an engine that have written in a transaction and not ended it: (pid, transaction).
+OPEN_WRITES = """
+SELECT activity.pid, activity.backend_xid::text
+FROM pg_stat_activity AS activity
+JOIN node ON node.incarnation = split_part(activity.application_name, '/', 2)
+WHERE node.node_id = $1
+  AND activity.application_name LIKE 'odin-engine/%/lane%'
+  AND activity.state = 'idle in transaction'
+  AND activity.backend_xid IS NOT NULL
+"""
+FATE = """
+SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND backend_xid::text = $2),
+    pg_xact_status($2::text::xid8)
+"""
 RUNS = "SELECT workflow_id, count(*) FROM execution WHERE workflow_id = ANY ($1::text[]) GROUP BY 1"
 
 
@@ -124,6 +138,15 @@ class Books:
         query = "SELECT count(*) FROM shard_term WHERE happening = 'expired' AND at > $1"
         [row] = await self._fetch(query, since)
         return int(row[0])
+
+    async def open_writes(self, node: str) -> list[tuple[int, str]]:
+        """The sessions of the engine that stand between their writes and their COMMIT."""
+        return [(int(row[0]), str(row[1])) for row in await self._fetch(OPEN_WRITES, node)]
+
+    async def fate(self, pid: int, transaction: str) -> tuple[bool, str]:
+        """Whether that session still holds the transaction, and what became of that."""
+        [row] = await self._fetch(FATE, pid, transaction)
+        return bool(row[0]), str(row[1])
 
     async def runs(self, ids: Sequence[str]) -> dict[str, int]:
         """How many runs each workflow id has."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from cluster.proxy.faults import Fault
+from engine.store.lane import COMMIT_IN_STEPS
 
 from .bed import ENGINES, Bed
 
@@ -21,6 +22,8 @@ LOCKED_SECONDS = TAKEOVER_SECONDS + 1.0
 # All engines at once: they wait for their own old leases, then begin.
 COLD_SECONDS = 25.0
 COMMIT = "commit_group"
+IN_STEPS = "engine-frozen-between-lock-and-commit"
+"""Needs engines that commit in steps: a cluster of its own."""
 BLACKHOLE = Fault(mode="blackhole")
 
 Scenario = Callable[[Bed], Awaitable[None]]
@@ -75,6 +78,24 @@ async def engine_frozen_sync_withheld(bed: Bed) -> None:
 
 async def engine_frozen_reply_unread(bed: Bed) -> None:
     await _frozen_at_commit(bed, "engine-3", "after")
+
+
+async def engine_frozen_between_lock_and_commit(bed: Bed) -> None:
+    """The group has been written, its COMMIT is on its way, and the engine stops for 15 s.
+
+    Its session holds the shards' rows until somebody ends it; nothing of the group may land.
+    """
+    engine = "engine-2"
+    fault = Fault(mode="freeze_before", pattern=COMMIT_IN_STEPS, is_statement=True)
+    await bed.orphans(engine)
+    at = bed.clock.boottime()
+    await bed.at_commit(engine, fault, FREEZE_SECONDS + 5)
+    [(pid, transaction)] = await bed.books.open_writes(engine)
+    await engine_frozen(bed, engine, LOCKED_SECONDS)
+    is_held, fate = await bed.books.fate(pid, transaction)
+    if is_held or fate != "aborted":
+        bed.told.wrong.append(f"the frozen session: holds its locks: {is_held}, its group: {fate}")
+    await asyncio.sleep(max(0.0, FREEZE_SECONDS + 5 - bed.elapsed(at)))
 
 
 async def commit_cut(bed: Bed) -> None:
@@ -216,6 +237,7 @@ SCENARIOS: dict[str, Scenario] = {
     "engine-frozen": engine_frozen,
     "engine-frozen-sync-withheld": engine_frozen_sync_withheld,
     "engine-frozen-reply-unread": engine_frozen_reply_unread,
+    IN_STEPS: engine_frozen_between_lock_and_commit,
     "engine-told-to-end": engine_told_to_end,
     "commit-cut": commit_cut,
     "worker-killed": worker_killed,
