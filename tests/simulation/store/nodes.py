@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from .statements import SHARED, Context, Lock, Row, Statement, Write, lease_is_over
+from .statements import SHARED, Context, Lock, Row, Statement, Write, error, lease_is_over
 from .tables import DeadLetterRow, NodeRow, ShardRow, TermRow
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ def _register_node(context: Context) -> tuple[list[Row], list[Write]]:
     tables, now = context.tables, context.now_us
     if any(row.node_id == node_id and row.state != "dead" for row in tables.node.values()):
         return [], []
+    if incarnation in tables.node:
+        raise error("23505", "duplicate key value violates node_pkey")
     row = NodeRow(incarnation, node_id, address, "alive", now + lease_us, now)
 
     def write(_txid: int) -> None:
