@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from odin.errors import FailedPreconditionError
-from odin.proof.rows import Chain, EventRow, ExecutionRow, RunRows, TermRow
+from odin.proof.rows import Chain, EffectRow, EventRow, ExecutionRow, RunRows, TermRow
 
 from .connections import READS, SQL, Connections
 from .errors import CALL_ERRORS, read_error
@@ -95,13 +95,13 @@ class _Reading:
         self._now_us, self._has_commit_times, self._effects_since_us = server
         target, first_run_id, started_us = found[0]
         if run_id is None:
-            chain = (*place, first_run_id, 0, _NO_RUN)
+            chain = (*place[1:], first_run_id, 0, _NO_RUN)
             found = await self._fetch("proof_runs", *chain, RUNS_MAX + 1)
             rows = [execution_row(row) for row in found]
             _check_size(rows)
             runs = [await self._whole(row) for row in rows]
         else:
-            chain = (*place, first_run_id, started_us, target)
+            chain = (*place[1:], first_run_id, started_us, target)
             before = await self._fetch("proof_runs_before", *chain)
             later = await self._fetch("proof_runs", *chain, _NEIGHBOURS)
             rows = [execution_row(row) for row in (*before, *later)]
@@ -121,9 +121,6 @@ class _Reading:
         events = await self._events(row, 0, 2**31 - 1)
         if len(events) > EVENTS_MAX:  # more than its row says
             raise _too_large(f"run {row.run_id} has more than {EVENTS_MAX} events")
-        key = f"{self._workflow_id}/{row.run_id}"
-        # "0" is the character after "/".
-        effects = await self._fetch("proof_effects", f"{key}/", f"{key}0", ROWS_MAX + 1)
         requests = await self._fetch(
             "proof_requests",
             *(self._shard_id, self._namespace, self._workflow_id, row.run_id, ROWS_MAX + 1),
@@ -136,7 +133,7 @@ class _Reading:
             terms=await self._terms(events),
             requests=_bounded(tuple(request_row(one) for one in requests)),
             outbox=tuple(outbox_row(one) for one in waiting),
-            effects=_bounded(tuple(effect_row(one) for one in effects)),
+            effects=await self._effects(row),
             effects_since_us=self._effects_since_us,
             has_commit_times=self._has_commit_times,
             read_at_us=self._now_us,
@@ -168,6 +165,16 @@ class _Reading:
             "proof_terms", self._shard_id, min(ranges), max(ranges), ROWS_MAX + 1
         )
         return _bounded(tuple(term_row(row) for row in found))
+
+    async def _effects(self, row: ExecutionRow) -> tuple[EffectRow, ...] | None:
+        key = f"{self._workflow_id}/{row.run_id}"
+        # "0" is the character after "/".
+        own = await self._fetch("proof_orders", f"{key}/", f"{key}0", ROWS_MAX + 1)
+        if len(own) > ROWS_MAX:
+            return None
+        orders = sorted({one[0] for one in own})
+        found = await self._fetch("proof_effects", orders, ROWS_MAX + 1) if orders else []
+        return _bounded(tuple(effect_row(one) for one in found))
 
     async def _fetch(self, name: str, *arguments: object) -> list[asyncpg.Record]:
         return await self._connection.fetch(SQL[name], *arguments)

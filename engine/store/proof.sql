@@ -22,28 +22,27 @@ WHERE e.shard_id = $1
   AND e.workflow_id = $3;
 
 -- name: proof_runs
--- The runs of the workflow id with the first run $4, oldest first, from the run ($5, $6) on: at most $7.
+-- The runs of the workflow id with the first run $3, oldest first, from the run ($4, $5) on: at most $6.
+-- The shard is not named: with it the primary key would look good on an empty table.
 SELECT
     shard_id, run_id::text, namespace, workflow_id, first_run_id::text, workflow_type, task_queue,
     status, next_event_id, to_us(started_at), to_us(closed_at), to_us(last_event_at),
     to_us(due_at), has_task, signal_count, history_bytes, pending
 FROM execution
-WHERE namespace = $2 AND workflow_id = $3
-  AND (started_at, run_id) >= (from_us($5), $6::uuid)
-  AND shard_id = $1 AND first_run_id = $4::uuid
+WHERE namespace = $1 AND workflow_id = $2 AND first_run_id = $3::uuid
+  AND (started_at, run_id) >= (from_us($4), $5::uuid)
 ORDER BY started_at, run_id
-LIMIT $7;
+LIMIT $6;
 
 -- name: proof_runs_before
--- The run of the chain that began last before the run ($5, $6).
+-- The run of the chain that began last before the run ($4, $5).
 SELECT
     shard_id, run_id::text, namespace, workflow_id, first_run_id::text, workflow_type, task_queue,
     status, next_event_id, to_us(started_at), to_us(closed_at), to_us(last_event_at),
     to_us(due_at), has_task, signal_count, history_bytes, pending
 FROM execution
-WHERE namespace = $2 AND workflow_id = $3
-  AND (started_at, run_id) < (from_us($5), $6::uuid)
-  AND shard_id = $1 AND first_run_id = $4::uuid
+WHERE namespace = $1 AND workflow_id = $2 AND first_run_id = $3::uuid
+  AND (started_at, run_id) < (from_us($4), $5::uuid)
 ORDER BY started_at DESC, run_id DESC
 LIMIT 1;
 
@@ -106,18 +105,21 @@ SELECT
 FROM (SELECT * FROM outbox WHERE shard_id = $1 ORDER BY id LIMIT $3) AS waiting
 WHERE position(convert_to($2, 'UTF8') IN body) > 0;
 
--- name: proof_effects
--- Effects under keys from $1 to before $2, and all other effects on the same orders; at most $3.
-SELECT
-    l.seq, l.service, l.effect, l.order_id, l.idempotency_key, l.amount_cents, l.body_hash,
-    to_us(l.at)
-FROM mock_ledger AS l
-WHERE l.order_id IN (
-    SELECT own.order_id FROM mock_ledger AS own
-    WHERE own.idempotency_key COLLATE "C" >= $1 AND own.idempotency_key COLLATE "C" < $2
-)
-ORDER BY l.seq
+-- name: proof_orders
+-- The orders of effects under keys from $1 to before $2, at most $3 effects.
+SELECT order_id FROM mock_ledger
+WHERE idempotency_key COLLATE "C" >= $1 AND idempotency_key COLLATE "C" < $2
 LIMIT $3;
+
+-- name: proof_effects
+-- All effects on the orders, at most $2. By order, as the index has them: walked by seq alone, the
+-- whole ledger would be read.
+SELECT
+    seq, service, effect, order_id, idempotency_key, amount_cents, body_hash, to_us(at)
+FROM mock_ledger
+WHERE order_id = ANY ($1::text[])
+ORDER BY order_id, seq
+LIMIT $2;
 
 -- name: proof_server
 -- The database's clock, whether it keeps commit times, and how far back the ledgers go.
