@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import signal
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -15,7 +14,7 @@ from odin.runtime.clock import SystemClock
 
 from .faults.catalogue import lacking
 from .faults.levers import Levers
-from .faults.stage import NoClusterError, Stage, api_key_of_environment
+from .faults.stage import NoClusterError, api_key_of_environment
 from .halt import halt, resume
 from .plan import scenario_of, worst
 from .rotate import COLUMNS, rotate, rows
@@ -36,8 +35,8 @@ EXIT_OF: Final[dict[Verdict, int]] = {"pass": 0, "fail": 5, "unknown": 4}
 def show_list(folder: Path | None, *, as_json: bool) -> int:
     """Show every experiment; return 0."""
     clock = SystemClock()
-    levers = Levers(folder, clock)
-    reasons = {one.name: _unavailable(one, levers, clock) for one in SCENARIOS}
+    runner = Runner(levers=Levers(folder, clock), clock=clock)
+    reasons = {one.name: _unavailable(one, runner) for one in SCENARIOS}
     if as_json:
         write_json([_listed(one, reasons[one.name]) for one in SCENARIOS])
         return 0
@@ -152,11 +151,10 @@ def attended(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(run())
 
 
-def _unavailable(scenario: Scenario, levers: Levers, clock: SystemClock) -> list[str]:
+def _unavailable(scenario: Scenario, runner: Runner) -> list[str]:
     """Return why an experiment cannot be run here; without a cluster nobody knows."""
-    stage = Stage(levers, clock, random.Random(0), "list", 0.0)  # noqa: S311 - nothing is rolled
     try:
-        return lacking(scenario.needs, stage)
+        return lacking(scenario.needs, runner.look())
     except NoClusterError:
         return []
 

@@ -101,27 +101,32 @@ class Experiment:
         return running is not None and running.experiment_id == self.result.experiment_id
 
     async def _under_probes(self) -> None:
-        prober, stop, clock = Prober(self.stage), asyncio.Event(), self.stage.clock
-        async with asyncio.TaskGroup() as group:
-            self.stage.group = group
-            probing = group.create_task(prober.run(stop), name="probes")
-            try:
-                await clock.sleep(BEFORE_PROBE_SECONDS)
-                await self._broken()
-                self.result.recovered_seconds = await self._is_steady(
-                    "after", self.scenario.recover_seconds
-                )
-                await clock.sleep(AFTER_PROBE_SECONDS)
-            except BaseException:
-                probing.cancel()
-                raise
-            finally:
-                stop.set()
+        prober, failed = Prober(self.stage), list[OdinError]()
+        try:
+            await self._break_under(prober)
+        except* OdinError as group:
+            failed = [one for one in group.exceptions if isinstance(one, OdinError)]
         self.result.counts = prober.counts()
+        if failed:
+            raise failed[0]
         try:
             self.result.wrong += (await prober.wrong())[:20]
         except OdinError as error:
             self.result.reasons.append(f"what became of the starts is not known: {error}")
+
+    async def _break_under(self, prober: Prober) -> None:
+        """Break and heal while the probes go on; what fails comes out as a group."""
+        stop, clock = asyncio.Event(), self.stage.clock
+        async with asyncio.TaskGroup() as group:
+            self.stage.group = group
+            group.create_task(prober.run(stop), name="probes")
+            await clock.sleep(BEFORE_PROBE_SECONDS)
+            await self._broken()
+            self.result.recovered_seconds = await self._is_steady(
+                "after", self.scenario.recover_seconds
+            )
+            await clock.sleep(AFTER_PROBE_SECONDS)
+            stop.set()
 
     async def _broken(self) -> None:
         """Break, hold, and heal, in whatever way the block ends."""
@@ -245,17 +250,18 @@ class Experiment:
         """Wait until all is well; return after how long, None if it was not in time."""
         clock = self.stage.clock
         began = clock.boottime()
-        wrong = ["nobody looked"]
+        last: list[str] = []
         while clock.boottime() - began <= seconds:
             self._looks += 1
             began_look = clock.boottime()
             wrong = await steady(self.stage, self._looks)
             if not wrong:
                 took = round(began_look - began, 2)
-                self.journal.write("probed", when=when, steady=True, seconds=took)
+                self.journal.write("probed", when=when, steady=True, seconds=took, last=last[:3])
                 return took
+            last = wrong
             await clock.sleep(STEADY_SECONDS)
-        self.journal.write("probed", when=when, steady=False, wrong=wrong[:5])
+        self.journal.write("probed", when=when, steady=False, wrong=last[:5])
         return None
 
 

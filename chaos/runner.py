@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from odin.errors import FailedPreconditionError
 
-from .evidence import ended
+from .checking import checked
+from .evidence import ended, kept
 from .faults.books import Books
 from .faults.stage import Stage
 from .healing import NotHealedError, replayed
 from .journal import Journal
+from .plan import worst
 from .result import Result
 from .run import Experiment
 from .running import exclusive, read_running
@@ -77,6 +79,25 @@ class Runner:
             await ended(books, running.experiment_id, self.clock.wall())
         else:
             raise NotHealedError(f"an earlier experiment is not healed: {'; '.join(wrong)}")
+
+    def look(self) -> Stage:
+        """Return the cluster as it is, to be looked at and not to be broken."""
+        dice = random.Random(0)  # noqa: S311 - nothing is rolled with them
+        return Stage(self.levers, self.clock, dice, "look", 0.0, self.api_key)
+
+    async def ask_checker(self, result: Result) -> None:
+        """Let the checker judge the time since an experiment began; the worse verdict counts."""
+        books = Books(self.levers.secrets().postgres_dsn)
+        said, why = await checked(
+            self.levers.secrets().postgres_dsn, result.experiment_id, result.started_at, self.clock
+        )
+        result.checker = said
+        result.verdict = worst([result.verdict, said])
+        journal = Journal(
+            self.levers.folder, result.experiment_id, result.scenario, self.clock, self.tell
+        )
+        journal.write("checked", verdict=said, why=why)
+        await kept(books, result, "ended")
 
     def _experiment(self, scenario: Scenario, seed: int) -> Experiment:
         now = self.clock.wall()

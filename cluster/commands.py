@@ -18,6 +18,8 @@ from . import detached, logview, status
 from .options import DemoSettings, Options
 from .place import Place
 
+# A demo of fewer seconds has no time for an experiment.
+SHORT_DEMO = 300.0
 Folder = Annotated[
     Path | None, typer.Option("--folder", help="Its data and logs; ODIN_FOLDER, else .odin.")
 ]
@@ -89,6 +91,7 @@ def demo(
 
     ODIN_DEMO_SECONDS ends the load after that long, and verifies what became of it: exit code 0 if
     every accepted order finished in order and was charged once, else 1. ODIN_LOAD_RATE: the rate.
+    Every ten minutes something is broken on purpose (`odin chaos history`), unless ODIN_CHAOS=0.
     """
     settings = load(DemoSettings)
     options = Options(
@@ -96,6 +99,7 @@ def demo(
         workers=workers,
         load_rate=settings.load_rate,
         proxies=settings.proxies,
+        chaos=settings.chaos and (not settings.demo_seconds or settings.demo_seconds > SHORT_DEMO),
     )
     place = Place.of(folder)
     if not settings.demo_seconds:

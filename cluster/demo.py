@@ -33,6 +33,8 @@ async def attend(session: Session) -> int:
     for one in session.cluster.parts:
         if one.kind == "engine":
             session.screen.line(f"{one.name} serves {one.address}")
+        if one.kind == "chaos":
+            session.screen.line("chaos breaks something every ten minutes: `odin chaos history`")
     await session.unless_stopped(session.show())
     return 0
 

@@ -19,11 +19,13 @@ class DemoSettings(Settings):
         demo_seconds: ODIN_DEMO_SECONDS, after how long the load ends and is verified; 0: never.
         load_rate: ODIN_LOAD_RATE, orders per second.
         proxies: ODIN_PROXIES, whether a proxy stands in every link.
+        chaos: ODIN_CHAOS, whether an experiment breaks something every ten minutes.
     """
 
     demo_seconds: float = Field(default=0.0, ge=0, le=86_400)
     load_rate: float = Field(default=5.0, gt=0, le=1_000)
     proxies: bool = False
+    chaos: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Options:
         mocks: Whether the mock services run.
         seconds: After how long the load ends by itself; 0: when it is told to.
         proxies: Whether a proxy stands in every link, so that links can be broken on purpose.
+        chaos: Whether experiments break something on a schedule.
     """
 
     engines: int = 3
@@ -45,6 +48,7 @@ class Options:
     mocks: bool = True
     seconds: float = 0.0
     proxies: bool = False
+    chaos: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot run.

@@ -27,8 +27,8 @@ Reach: TypeAlias = Callable[[str, str], str]
 
 MOCKS: Final = ("payments", "shipping", "drivers")
 # Which kinds end first: nobody is to lose what it still needs for an orderly end.
-STOP_ORDER: Final = ("load", "worker", "mock", "engine", "proxy")
-START_ORDER: Final = (("proxy",), ("engine", "mock"), ("worker",), ("load",))
+STOP_ORDER: Final = ("chaos", "load", "worker", "mock", "engine", "proxy")
+START_ORDER: Final = (("proxy",), ("engine", "mock"), ("worker",), ("load",), ("chaos",))
 # Settings of somebody else's deployment that would move or rename our parts.
 _NOT_OURS: Final = ("ODIN_HTTP_ADVERTISE", "ODIN_MOCK_DSN", "ODIN_MOCK_HOST", "ODIN_LOAD_RUN")
 
@@ -97,6 +97,8 @@ def plan(
     ]
     if options.load_rate > 0:
         found.append(_load(options, place, reach, base, engines))
+    if options.chaos:
+        found.append(_chaos(options, place, base))
     return found
 
 
@@ -206,6 +208,12 @@ def _load(
         environ={**base, **settings},
         ends=options.seconds > 0,
     )
+
+
+def _chaos(options: Options, place: Place, base: Mapping[str, str]) -> Part:
+    """Return the schedule of experiments: it finds everything in the cluster's own files."""
+    settings = {"ODIN_FOLDER": str(place.folder), "ODIN_DEMO_SECONDS": str(options.seconds)}
+    return Part("chaos", "chaos", command_of("chaos"), {**base, **settings})
 
 
 def _broker(name: str, reach: Reach) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The local cluster: starts everything in order, keeps it running, stops it in order and in time.
 
-    leftovers ─▶ servers ─▶ migrations ─▶ engines, mocks ─▶ workers ─▶ load
-                            stop:  load ─▶ workers ─▶ mocks ─▶ engines ─▶ servers
+    leftovers ─▶ servers ─▶ migrations ─▶ engines, mocks ─▶ workers ─▶ load, chaos
+                            stop:  chaos ─▶ load ─▶ workers ─▶ mocks ─▶ engines ─▶ servers
 
 Each part is a process in a session of its own, so that a Ctrl-C at the terminal reaches only the
 supervisor, which then stops them in order. If the supervisor itself is killed, the kernel ends the
@@ -55,7 +55,14 @@ HEAL_SECONDS: Final = 0.25
 HEAL_SECONDS_MAX: Final = 1.0
 # What each kind has to end by itself; what is then left is killed. With the servers' share and the
 # killing itself the whole stays below ten seconds.
-GRACE_SECONDS: Final = {"load": 2.0, "worker": 2.0, "mock": 0.7, "engine": 2.3, "proxy": 0.7}
+GRACE_SECONDS: Final = {
+    "chaos": 0.7,
+    "load": 2.0,
+    "worker": 2.0,
+    "mock": 0.7,
+    "engine": 2.3,
+    "proxy": 0.7,
+}
 STOP_SECONDS: Final = 8.5
 SERVERS_SECONDS_MIN: Final = 1.2
 # Where clients look for an engine that nobody named.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .base import Bite
 from .processes import MARGIN_SECONDS
-from .undo import Undo, tell_mock
+from .undo import BEHAVE, Undo, tell_mock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ class Misbehave:
 
     async def heal(self) -> None:
         """Tell it to behave."""
-        await self._tell({"kind": "none"})
+        await self._tell(BEHAVE)
 
     async def _tell(self, body: object) -> list[dict[str, object]]:
         token = self._stage.levers.secrets().mock_admin_token

@@ -40,6 +40,7 @@ class Undo(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 CLUSTER: Final = Undo(kind="cluster")
+BEHAVE: Final = {"kind": "none"}
 
 
 async def undo(step: Undo, levers: Levers, api_key: str | None = None) -> None:
@@ -52,7 +53,8 @@ async def undo(step: Undo, levers: Levers, api_key: str | None = None) -> None:
         case "cluster":
             await levers.breaker.heal()
         case "mock":
-            await tell_mock(step.address, levers.secrets().mock_admin_token, {"kind": "none"})
+            if _is_there(step.address, levers):  # in a process that has gone nothing is left of it
+                await tell_mock(step.address, levers.secrets().mock_admin_token, BEHAVE)
         case "write":
             await asyncio.to_thread(Path(step.path).write_text, step.text, encoding="utf-8")
         case "remove":
@@ -82,6 +84,12 @@ async def tell_mock(address: str, token: str, body: object) -> list[dict[str, ob
         raise UnavailableError(f"the mock at {address} cannot be told: {error}") from error
     found: list[dict[str, object]] = msgspec.json.decode(content)["behaviours"]
     return found
+
+
+def _is_there(address: str, levers: Levers) -> bool:
+    state = levers.state()
+    parts = state.parts if state is not None and state.is_supervised else []
+    return any(one.address == address and one.is_alive for one in parts)
 
 
 async def _terminate(workflow_ids: list[str], levers: Levers, api_key: str | None) -> None:
