@@ -36,6 +36,7 @@ from .loop_parts import (
     VirtualTimeoutError,
     drop,
     label_of,
+    mark_of,
 )
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ Ts = TypeVarTuple("Ts")
 
 START_SECONDS: Final = 1_000.0
 _SWEPT_AT: Final = 256
+_MASK: Final = (1 << 61) - 1
 _REAL: Final = [
     "add_reader",
     "add_signal_handler",
@@ -136,12 +138,12 @@ class SimLoop(asyncio.BaseEventLoop):
 
     @property
     def trace_hash(self) -> int:
-        """A running check over every step's time and label, and over what was noted."""
+        """A running check over every step, its time and its task, and over what was noted."""
         return self._trace
 
     def note(self, text: str) -> None:
         """Put something that must be the same in every run of the seed into the trace."""
-        self._trace = crc32(f"{self.now!r} {text}".encode(), self._trace)
+        self._trace ^= crc32(f"{self.now!r} {text}".encode(), self._trace & 0xFFFF_FFFF)
         if self.trace_lines is not None:
             self.trace_lines.append(f"{self.now:.6f} {text}")
 
@@ -181,27 +183,28 @@ class SimLoop(asyncio.BaseEventLoop):
                 instant_steps = 0
                 continue
             handle = queue.popleft()
-            if handle.cancelled():
+            if handle.is_dead:
                 continue
             process = handle.process
             if process is not None and process.holds_back(handle):
                 continue
             self.steps += 1
             instant_steps += 1
-            label = label_of(handle)
-            self._trace = crc32(f"{self.now!r} {label}".encode(), self._trace)
+            self._trace = (self._trace * 1_000_003 ^ hash(self.now) ^ mark_of(handle)) & _MASK
             if self.trace_lines is not None:
-                self.trace_lines.append(f"{self.now:.6f} . {label}")
+                self.trace_lines.append(f"{self.now:.6f} . {label_of(handle)}")
             handle.run()
             if self.unhandled:
                 raise UnhandledError(self.unhandled[0])
             if instant_steps > self.instant_steps_max or self.steps > self.steps_max:
-                raise StepLimitError(f"{self.steps} steps at {self.now:.6f} s, last: {label}")
+                raise StepLimitError(
+                    f"{self.steps} steps at {self.now:.6f} s, last: {label_of(handle)}"
+                )
 
     def _advance(self, limit: float) -> None:
         """Jump to the next timer, and make ready whatever is due then."""
         timers = self._timers
-        while timers and timers[0][3].cancelled():
+        while timers and timers[0][3].is_dead:
             heapq.heappop(timers)
         if not timers:
             raise DeadlockError([str(task) for task in self.tasks()])

@@ -7,6 +7,7 @@ import sys
 from collections import deque
 from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
+from zlib import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -183,7 +184,7 @@ class SimTask(asyncio.Task[T]):
 class SimHandle(asyncio.TimerHandle):
     """A callback in the queue or waiting for its time, and the process that it belongs to."""
 
-    __slots__ = ("process",)
+    __slots__ = ("is_dead", "loop", "process")
 
     def __init__(
         self,
@@ -198,20 +199,27 @@ class SimHandle(asyncio.TimerHandle):
         self._args = args
         self._loop = loop
         self._context = context if context is not None else copy_context()
-        self._cancelled = False
+        self._cancelled = self.is_dead = False
         self._repr = None
         self._source_traceback = None
         self._when = when
         self._scheduled = False
+        self.loop = loop
         self.process = self._context.get(PROCESS)
 
     def run(self) -> None:
         """Call back; an error goes to the loop's exception handler."""
-        self._run()
+        try:
+            self._context.run(self._callback, *self._args)
+        except Exception as error:  # noqa: BLE001 - the loop ends the run with it
+            message = f"error in {label_of(self)}"
+            self.loop.call_exception_handler(
+                {"message": message, "exception": error, "handle": self}
+            )
 
     def cancel(self) -> None:
         """Forget the callback."""
-        self._cancelled = True
+        self._cancelled = self.is_dead = True
 
     @property
     def callback(self) -> Callable[..., object]:
@@ -228,6 +236,22 @@ def label_of(handle: SimHandle) -> str:
     else:
         label = getattr(callback, "__qualname__", type(callback).__name__)
     return label if handle.process is None else f"{handle.process.name}: {label}"
+
+
+_marks: Final[dict[str, int]] = {}
+
+
+def mark_of(handle: SimHandle) -> int:
+    """Return a number of who is about to run that is the same in every process."""
+    callback = handle.callback
+    owner = getattr(callback, "__self__", None)
+    if type(owner) is SimTask:
+        return owner.sequence
+    name = getattr(callback, "__qualname__", "")
+    mark = _marks.get(name)
+    if mark is None:
+        mark = _marks[name] = crc32(name.encode())
+    return mark
 
 
 def drop(coroutines: Iterable[Any], generators: Iterable[AsyncGeneratorType[Any, Any]]) -> None:
