@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -11,15 +13,23 @@ from tests.cli.test_cli import Cli
 from tests.engine.bed import Bed
 from tests.engine.flows import ACTIVITIES, WORKFLOWS, retried, sleeper
 
-FORGET = "UPDATE event SET txid = '1'"
+NAMED = "run_id = (SELECT run_id FROM execution WHERE workflow_id = $1)"
 
 
 async def test_the_command_shows_the_evidence_and_its_exit_code_is_the_verdict(bed: Bed) -> None:
     await bed.start_worker(WORKFLOWS, ACTIVITIES)
-    await bed.client.execute_workflow(retried, args=["key", 2], id="tried")
+    await bed.client.execute_workflow(retried, args=["key", 2], id="good")
+    for workflow_id in ("old", "bad"):
+        await bed.client.execute_workflow(sleeper, 1, id=workflow_id)
+    await bed.execute(f"UPDATE event SET txid = '1' WHERE {NAMED}", "old")
+    await bed.execute(f"DELETE FROM event WHERE event_id = 2 AND {NAMED}", "bad")
     odin = Cli(bed.addresses[0])
+    async with asyncio.TaskGroup() as group:
+        good = group.create_task(odin("prove", "good"))
+        old = group.create_task(odin("prove", "old", "--json"))
+        bad = group.create_task(odin("prove", "bad"))
 
-    valid = await odin("prove", "tried")
+    valid, unknown, invalid = good.result(), old.result(), bad.result()
 
     assert (valid.code, valid.err) == (0, "")
     lines = [line.split("\t") for line in valid.out.splitlines()]
@@ -31,15 +41,9 @@ async def test_the_command_shows_the_evidence_and_its_exit_code_is_the_verdict(b
     assert activity[1:3] == ["2", "completed"]
     assert activity[3].startswith("attempt 2 of ")
     [term] = [line for line in lines if len(line) == 4 and line[2] == "engine-1"]
-    assert term[1] == f"1 to {len(await bed.history('tried'))}"
-
-    await bed.execute(FORGET)
-    unknown = await odin("prove", "tried", "--json")
+    assert term[1] == f"1 to {len(await bed.history('good'))}"
     assert unknown.code == 3
     assert msgspec.json.decode(unknown.out, type=Certificate).verdict == "unknown"
-
-    await bed.execute("DELETE FROM event WHERE event_id = 2")
-    invalid = await odin("prove", "tried")
     assert invalid.code == 1
     assert "event 2 was expected here" in invalid.out
 
