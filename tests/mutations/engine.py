@@ -22,6 +22,11 @@ RELEASE: Final = (
 )
 WAIT: Final = "            await term.settled()\n            self._shards.check_lease()\n"
 
+CALL: Final = (
+    "                return await connection.fetchrow(query, *arguments)\n"
+    "            except BaseException:\n"
+)
+
 ENGINE: Final = (
     one("no bump after unknown", "engine/lane.py", BUMP, "        ranges = dict(terms)\n", LATE),
     one(
@@ -175,8 +180,8 @@ ENGINE: Final = (
     one(
         "a connection is used after a failure",
         "engine/store/lane.py",
-        "                self._connection = None\n                connection.terminate()\n",
-        "",
+        CALL + "                self._connection = None\n                connection.terminate()\n",
+        CALL,
         "tests/store/test_commit.py::test_a_cancelled_commit_never_reuses_its_connection",
     ),
     one(
