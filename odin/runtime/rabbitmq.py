@@ -16,7 +16,6 @@ import random
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from aiormq import spec
 from aiormq.exceptions import DeliveryError, PublishError
 
 from odin.core.topology import dead_letter_queue, queue_of
@@ -29,10 +28,10 @@ from odin.runtime.amqp import (
     broker_errors,
     close_channel,
     declare,
-    is_cancelled,
 )
 from odin.runtime.clock import Clock, SystemClock
 from odin.runtime.rabbitmq_consumer import Consumer, Delivery
+from odin.runtime.rabbitmq_line import Line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +46,6 @@ __all__ = ["BrokerError", "Consumer", "Delivery", "PublisherConnection"]
 PUBLISH_SECONDS: Final = 5.0
 # Messages on their way at once; more only lengthen the wait of each (measured).
 OUTSTANDING_MAX: Final = 100
-_PERSISTENT: Final = 2
 _ALARM_PROBE_SECONDS: Final = 0.2
 _ALARM_CHECK_SECONDS: Final = 0.5
 _DELETION_SECONDS: Final = 0.25
@@ -121,9 +119,7 @@ class PublisherConnection:
         Raises:
             NotPublishedError: No confirm; `maybe_sent` says whether it may have arrived.
         """
-        sending = _Sending(destination, body, spec.Basic.Properties(
-            content_type="application/json", delivery_mode=_PERSISTENT, message_id=message_id
-        ))  # fmt: skip
+        sending = _Sending(destination, body, message_id)
         try:
             async with asyncio.timeout(self._publish_seconds) as deadline, self._slots:
                 await self._usable.wait()
@@ -182,12 +178,12 @@ class PublisherConnection:
 class _Sending:
     """One message on its way, and how far it has come."""
 
-    __slots__ = ("body", "destination", "maybe_sent", "properties")
+    __slots__ = ("body", "destination", "maybe_sent", "message_id")
 
-    def __init__(self, destination: str, body: bytes, properties: spec.Basic.Properties) -> None:
+    def __init__(self, destination: str, body: bytes, message_id: str) -> None:
         self.destination = destination
         self.body = body
-        self.properties = properties
+        self.message_id = message_id
         self.maybe_sent = False
 
 
@@ -200,7 +196,7 @@ class _Channels:
 
     def __init__(self, connection: Connection, channel: Channel) -> None:
         self._connection = connection
-        self._channel = channel
+        self._line = Line(channel)
         self._declaring: Channel | None = None
         self._declare_lock = asyncio.Lock()
         self._declared: dict[str, Queue] = {}
@@ -210,7 +206,7 @@ class _Channels:
     def until_closed(self, deadline: asyncio.Timeout) -> Iterator[None]:
         """Let the deadline end the block as soon as the connection has ended.
 
-        The library leaves those waiting that had not handed over their message by then.
+        The library leaves those waiting that declare a queue, or are about to.
         """
         self._deadlines.add(deadline)
         try:
@@ -220,6 +216,7 @@ class _Channels:
 
     def closed(self) -> None:
         """The connection has ended: nothing more will come of what is on its way."""
+        self._line.end()
         now = asyncio.get_running_loop().time()
         for deadline in self._deadlines:
             if not deadline.expired():
@@ -248,28 +245,10 @@ class _Channels:
     async def _send(self, sending: _Sending, queue: Queue) -> None:
         sending.maybe_sent = True
         try:
-            # `wait=False` skips the wait for the socket's buffer, not the one for the confirm.
-            await self._channel.basic_publish(  # type: ignore[call-arg]  # not in the abstract class
-                sending.body,
-                routing_key=queue.name,
-                properties=sending.properties,
-                mandatory=True,
-                wait=False,
-            )
+            await self._line.publish(queue.name, sending.body, sending.message_id)
         except DeliveryError:
             sending.maybe_sent = False
             raise
-        except asyncio.CancelledError as error:
-            if is_cancelled():
-                raise
-            raise NotPublishedError("the connection was closed", maybe_sent=True) from error
-        except Exception as error:  # a closing connection throws bare Exceptions too
-            # A closed channel throws at once: a caller that repeats must not starve the loop, and
-            # with it the session that has yet to learn of the end.
-            await asyncio.sleep(0)
-            raise NotPublishedError(
-                f"the connection failed: {type(error).__name__}", maybe_sent=True
-            ) from error
 
     async def _queue_of(self, destination: str) -> Queue:
         queue = self._declared.get(destination)
