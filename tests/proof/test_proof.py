@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import aiohttp
 import msgspec
 
 from odin.proof import Certificate
 from tests.engine.bed import Bed
-from tests.engine.flows import ACTIVITIES, WORKFLOWS, CountOn, retried, sleeper
+from tests.engine.flows import (
+    ACTIVITIES,
+    WORKFLOWS,
+    CountOn,
+    cleaned_up,
+    fan_out,
+    refused,
+    retried,
+    sleeper,
+    timed_out,
+)
 from worker.orders import Order
 from worker.shop import Purchase
 from worker.subscription import Plan, subscription
@@ -239,3 +250,41 @@ async def test_a_run_of_another_workflow_is_not_proven_under_this_id(bed: Bed) -
     status, _ = await ask(bed, f"/v1/executions/yours/proof?run_id={handle.run_id}")
 
     assert status == 404
+
+
+async def test_runs_of_every_kind_are_proven(bed: Bed) -> None:
+    await bed.start_worker(WORKFLOWS, ACTIVITIES)
+    client = bed.client
+    started: dict[str, tuple[Any, list[Any]]] = {
+        "fan out": (fan_out, [5]),
+        "refused": (refused, ["a"]),
+        "timed out": (timed_out, ["b"]),
+        "cancelled": (cleaned_up, ["c"]),
+        "ended": (cleaned_up, ["d"]),
+        "late": (sleeper, [60_000]),
+    }
+    ids = {name: name.replace(" ", "-") for name in started}
+    for name, (flow, arguments) in started.items():
+        options: dict[str, Any] = {"run_timeout": timedelta(milliseconds=300)}
+        await client.start_workflow(
+            flow, args=arguments, id=ids[name], **(options if name == "late" else {})
+        )
+    await bed.until(
+        "SELECT count(*) = 2 FROM event JOIN execution USING (shard_id, run_id)"
+        " WHERE type = 'activity_task_scheduled' AND workflow_id IN ('cancelled', 'ended')"
+    )
+    await client.get_workflow_handle("cancelled").cancel()
+    await client.get_workflow_handle("ended").terminate()
+    statuses = {
+        name: (await client.get_workflow_handle(one).wait(timeout=WAIT)).status
+        for name, one in ids.items()
+    }
+
+    proofs = {name: await proof_of(bed, one) for name, one in ids.items()}
+
+    assert statuses["cancelled"] == "canceled"
+    assert statuses["ended"] == "terminated"
+    assert statuses["late"] == "timed_out"
+    assert {name: wrong(proof) for name, proof in proofs.items() if wrong(proof)} == {}
+    [left] = [one for one in proofs["ended"].runs[0].findings if one.invariant == "I6"]
+    assert left.counts == {"abandoned": 1}
