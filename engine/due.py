@@ -109,7 +109,7 @@ class DueLoop:
     def _look(self, term: Term, run: Run, *, alone: bool = False) -> bool:
         """Decide what is due of the run; return whether anything was."""
         run.queued_due_us = _NEVER
-        if not term.is_serving:
+        if not term.is_serving or not run.execution.is_open:
             return False
         try:
             decision = decide_due(run.execution, term.moment(run), term.liveness(run))
@@ -152,11 +152,12 @@ class DueLoop:
         if wait == 0.0:
             await asyncio.sleep(0)
             return
+        # A handle instead of a timeout: this wait ends by time for nearly every run.
+        due = asyncio.get_running_loop().call_later(min(wait, SCAN_SECONDS), self._wake.set)
         try:
-            async with asyncio.timeout(min(wait, SCAN_SECONDS)):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+            await self._wake.wait()
+        finally:
+            due.cancel()
 
     async def _scan(self, stop: asyncio.Event) -> None:
         """Find runs that are not in memory and will be due soon.

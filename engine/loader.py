@@ -169,14 +169,23 @@ class Loader:
                 await self._wake.wait()
                 self._wake.clear()
                 while self._lookups or self._runs:
-                    async with asyncio.TaskGroup() as both:
-                        both.create_task(self._answer_lookups(), name="look up")
-                        both.create_task(self._answer_runs(), name="load runs")
+                    await self._answer()
         self._refuse()
 
     async def _wake_at(self, stop: asyncio.Event) -> None:
         await stop.wait()
         self._wake.set()
+
+    async def _answer(self) -> None:
+        """Answer what has gathered; look-ups and runs side by side if there are both."""
+        if not self._runs:
+            await self._answer_lookups()
+        elif not self._lookups:
+            await self._answer_runs()
+        else:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._answer_lookups(), name="look up")
+                both.create_task(self._answer_runs(), name="load runs")
 
     async def _answer_lookups(self) -> None:
         batch, self._lookups = self._lookups[:BATCH_MAX], self._lookups[BATCH_MAX:]

@@ -129,15 +129,13 @@ class TaskHandler:
         """
         ticket = term.write(run, decision, alone=alone, after=answer)
 
-        def settled(error: OdinError | None) -> None:
-            if error is None:
-                return
+        def failed(error: OdinError) -> None:
             if isinstance(error, GroupRaisedError) and not alone:
                 self.with_run(session, message, again, alone=True)
             else:
                 self.not_owner(session, message)
 
-        ticket.then(term.shard_id, settled)
+        ticket.otherwise(term.shard_id, failed)
 
     # --- claims of workflow tasks ---------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from odin.errors import (
     InternalError,
@@ -21,6 +21,10 @@ from odin.errors import (
 log = logging.getLogger(__name__)
 
 Settled: TypeAlias = Callable[[OdinError | None], None]
+Failed: TypeAlias = Callable[[OdinError], None]
+
+
+_Told = TypeVar("_Told", OdinError, OdinError | None)
 
 
 class GroupRaisedError(InternalError):
@@ -61,10 +65,11 @@ class GroupUnknownError(OutcomeUnknownError):
 class Ticket:
     """One group's end, per shard: committed, or the error that each waiter of that shard gets."""
 
-    __slots__ = ("_errors", "_is_over", "_waiting")
+    __slots__ = ("_errors", "_failing", "_is_over", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, Settled]] = []
+        self._failing: list[tuple[int, Failed]] = []
         self._errors: dict[int, OdinError] = {}
         self._is_over = False
 
@@ -85,6 +90,13 @@ class Ticket:
             settled(self._errors[shard_id])
         else:
             self._waiting.append((shard_id, settled))
+
+    def otherwise(self, shard_id: int, failed: Failed) -> None:
+        """Call `failed` if the shard's part does not commit; never if it does."""
+        if shard_id in self._errors:
+            failed(self._errors[shard_id])
+        elif not self._is_over:
+            self._failing.append((shard_id, failed))
 
     async def wait(self, shard_id: int) -> None:
         """Return once the shard's part has committed.
@@ -114,17 +126,24 @@ class Ticket:
                 _tell(settled, errors[shard_id])
             else:
                 self._waiting.append((shard_id, settled))
+        failing, self._failing = self._failing, []
+        for shard_id, failed in failing:
+            if shard_id in errors:
+                _tell(failed, errors[shard_id])
+            else:
+                self._failing.append((shard_id, failed))
 
     def end(self) -> None:
         """The group has ended: everything that did not fail has committed."""
         self._is_over = True
+        self._failing.clear()
         waiting, self._waiting = self._waiting, []
         for shard_id, settled in waiting:
             _tell(settled, self._errors.get(shard_id))
 
 
-def _tell(settled: Settled, error: OdinError | None) -> None:
+def _tell(told: Callable[[_Told], None], error: _Told) -> None:
     try:
-        settled(error)
+        told(error)
     except Exception:  # one waiter's fault must not keep the others waiting, nor end the lane
         log.exception("the end of a group could not be dealt with")

@@ -12,7 +12,7 @@ from typing import Final
 from odin.core import commands
 from odin.core.door import why_too_large
 from odin.core.execution import Execution
-from odin.core.ids import check_id
+from odin.core.ids import check_id, is_id
 from odin.errors import InvalidArgumentError
 
 PENDING_MAX: Final = 2_000
@@ -104,9 +104,9 @@ class _Look:
             why_too_large(
                 command.input, f"command {command_id}: activity {command.activity_id!r}: argument"
             )
-            or _not_id(command.activity_type, f"command {command_id}: activity_type")
-            or _not_id(command.activity_id, f"command {command_id}: activity_id")
-            or _not_id(command.task_queue, f"command {command_id}: task_queue")
+            or _not_id(command.activity_type, "activity_type", command_id)
+            or _not_id(command.activity_id, "activity_id", command_id)
+            or _not_id(command.task_queue, "task_queue", command_id)
             or _span(command_id, "start_to_close", command.start_to_close_ms)
             or _span(command_id, "schedule_to_close", command.schedule_to_close_ms)
             or _span(command_id, "schedule_to_start", command.schedule_to_start_ms)
@@ -124,7 +124,10 @@ def _successor(command: commands.ContinueAsNew) -> str | None:
     )
 
 
-def _not_id(value: str, what: str) -> str | None:
+def _not_id(value: str, what: str, command_id: int = 0) -> str | None:
+    if is_id(value):
+        return None
+    what = f"command {command_id}: {what}" if command_id else what
     try:
         check_id(value, what)
     except InvalidArgumentError as error:

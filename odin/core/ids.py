@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NewType
+from typing import NewType, TypeGuard
 
 from odin.errors import InvalidArgumentError
 
@@ -32,7 +32,7 @@ def check_id(value: object, what: str) -> str:
     Raises:
         InvalidArgumentError: The value is empty, too long, or has another character in it.
     """
-    if not isinstance(value, str) or value in _RESERVED or not _ID.match(value):
+    if not is_id(value):
         shown = repr(value)[:80]
         raise InvalidArgumentError(
             f"{what} {shown} is not an id: use 1 to 200 characters of A-Z a-z 0-9 . _ : @ -",
@@ -40,6 +40,11 @@ def check_id(value: object, what: str) -> str:
             details={"field": what},
         )
     return value
+
+
+def is_id(value: object) -> TypeGuard[str]:
+    """Return whether `value` may serve as an id, as `check_id` judges."""
+    return isinstance(value, str) and value not in _RESERVED and _ID.match(value) is not None
 
 
 def check_run_id(value: object) -> RunId:
