@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import TYPE_CHECKING
 
 from starlette.routing import WebSocketRoute
@@ -139,7 +140,10 @@ class Engine:
         relay = Relay(node, self._clock, settings.url if settings.broker is Broker.RABBITMQ else "")
         telemetry = Telemetry(settings.valkey, "engine", settings.node_id, clock=self._clock)
         node.admission = self._admission(node, relay)
-        keeper = LinkKeeper(self._dialler(session), BETWEEN_ENGINES, node.peers, clock=self._clock)
+        dice = Random(self._ids.batch_random())  # noqa: S311 - jitter is no secret
+        keeper = LinkKeeper(
+            self._dialler(session), BETWEEN_ENGINES, node.peers, clock=self._clock, rng=dice
+        )
         node.ownership.on_nodes.append(lambda: keeper.want(_others(node)))
         backend = EngineBackend(
             node, node.admission, mode=settings.mode, broker=settings.broker.value

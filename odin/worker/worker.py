@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, Unpack
 
 from odin._client.transport import addresses_of
@@ -87,6 +88,7 @@ class Worker:
         self._clock = clock or SystemClock()
         ids = ids or SystemIds(self._clock)
         self.incarnation = ids.incarnation()
+        self._dice = Random(ids.batch_random())  # noqa: S311 - jitter is no secret
         self._executor = activity_executor
         self._own_executor: ThreadPoolExecutor | None = None
         self._stop = asyncio.Event()
@@ -167,7 +169,7 @@ class Worker:
             return connect_socket(session, address, WORKER_PATH, options.headers)
 
         engines = desk.engines = Engines(self._hello(), self._addresses, options.route, desk)
-        keeper = LinkKeeper(connect, ENGINE_TO_WORKER, engines, clock=self._clock)
+        keeper = LinkKeeper(connect, ENGINE_TO_WORKER, engines, clock=self._clock, rng=self._dice)
         engines.begin(keeper.want)
         return keeper
 

@@ -60,6 +60,22 @@ def _watched(owner: Any, name: str, found: list[str]) -> Callable[..., Any]:  # 
     return watched
 
 
+def _unseeded(found: list[str]) -> type[random.Random]:
+    """Return dice that must be given a seed."""
+
+    class Dice(random.Random):
+        def __init__(self, *seed: Any) -> None:  # noqa: ANN401 - whatever may be a seed
+            frame = sys._getframe(1)  # noqa: SLF001 - tells who asks
+            module = str(frame.f_globals.get("__name__", ""))
+            if not seed and module.partition(".")[0] in UNDER_TEST:
+                what = f"{module}:{frame.f_lineno} asked for random.Random without a seed"
+                found.append(what)
+                raise RealWorldError(what)
+            super().__init__(*seed)
+
+    return Dice
+
+
 @contextmanager
 def no_real_world() -> Iterator[None]:
     """Fail whoever of odin asks the machine within the block, and the block too.
@@ -73,6 +89,7 @@ def no_real_world() -> Iterator[None]:
         for owner, names in _TAKEN
         for name in names
     ]
+    patches.append(patch.object(random, "Random", _unseeded(found)))
     for one in patches:
         one.start()
     try:

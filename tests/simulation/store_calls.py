@@ -296,7 +296,7 @@ def _missing(scene: Scene, numbers: Numbers, group: Group, shard_id: int) -> Non
 
 def _outbox(scene: Scene, numbers: Numbers, group: Group, shard_id: int) -> None:
     """Insert, delete and delay rows of the outbox, some of which are not there."""
-    tables = scene.model.database.tables
+    tables, delays = scene.model.database.tables, group.outbox_delays
     for number in range(numbers.below(4)):
         destination = ("w:default", "a:slow", "shard:1")[numbers.below(8) % 3]
         group.outbox.append(OutboxInsert(shard_id, destination, bytes([number])))
@@ -304,8 +304,10 @@ def _outbox(scene: Scene, numbers: Numbers, group: Group, shard_id: int) -> None
     for outbox_id in [*known[: numbers.below(3)], numbers.below(5)]:
         group.outbox_deletes.append((shard_id, outbox_id))
     for outbox_id in [*known[2 : 2 + numbers.below(3)], numbers.below(5)]:
+        if any((one.shard_id, one.outbox_id) == (shard_id, outbox_id) for one in delays):
+            continue  # of two delays of one row Postgres applies either
         due_us = scene.began_us + OFFSETS[numbers.below(4)] * SECOND_US
-        group.outbox_delays.append(OutboxDelay(shard_id, outbox_id, numbers.below(4), due_us))
+        delays.append(OutboxDelay(shard_id, outbox_id, numbers.below(4), due_us))
 
 
 def _requests(scene: Scene, numbers: Numbers, group: Group, shard_id: int) -> None:

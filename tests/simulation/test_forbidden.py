@@ -17,6 +17,7 @@ from .test_store_engine import turmoil
     [
         "import time; time.monotonic()",
         "import random; random.random()",
+        "import random; random.Random()",
         "import secrets; secrets.token_hex(8)",
         "import uuid; uuid.uuid4()",
         "import threading; threading.Thread(target=print).start()",
