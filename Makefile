@@ -62,6 +62,10 @@ mutations: venv ## take each guard out of a copy and see its tests fail (MUTATIO
 faults: venv ## break a cluster in every way and judge it (FAULTS="NAME ... --alone")
 	$(BIN)/python -m tests.faults $(FAULTS)
 
+.PHONY: simulate
+simulate: venv ## whole clusters on virtual time, on seeds of today (SIMULATE="--seed 7", "--minutes 10")
+	$(BIN)/python -m tests.simulation $(or $(SIMULATE),--minutes 2 --from $(shell date +%s))
+
 .PHONY: install-smoke
 install-smoke: venv ## build the wheel, install it with pip into an empty environment, try and time it
 	$(BIN)/python -m tests.install.smoke

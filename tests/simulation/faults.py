@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tests.simulation.broker import HOST as BROKER
 from tests.simulation.broker import Mischief
+from tests.simulation.store import Call
+from tests.simulation.store import Fault as Break
 
 if TYPE_CHECKING:
     from tests.simulation.nodes import Node
@@ -32,8 +34,8 @@ def plan(world: World, kinds: list[str] | None = None) -> list[str]:
     dice = world.loop.dice_for("faults")
     shape = world.shape
     drawn: list[str] = []
-    for _ in range(dice.randint(0, shape.faults)):
-        kind = dice.choice(kinds or sorted(KINDS))
+    for _ in range(dice.randint(1, shape.faults)):
+        kind = dice.choice(kinds or _OFTEN)
         at = dice.uniform(FIRST_SECONDS, shape.fault_seconds - 1.0)
         span = min(_span(dice), shape.fault_seconds - at)
         drawn.append(f"{kind} at {at:.2f} for {span:.2f}")
@@ -256,6 +258,25 @@ def database_trouble(world: World, dice: Random) -> tuple[str, Heal]:
     return world.database.trouble(dice)
 
 
+def commits_in_doubt(world: World, dice: Random) -> tuple[str, Heal]:
+    """Have one commit in some be lost, rolled back, late, or carried out without a word."""
+    chance = dice.choice((0.1, 0.3, 0.6))
+    kinds = [Break.LOST, Break.CUT, Break.LATE, Break.DIED, Break.SILENT, Break.DEADLOCK]
+
+    def draw(call: Call) -> Break | None:
+        if call.name != "commit_group" or dice.random() > chance:
+            return None
+        return dice.choice(kinds)
+
+    world.database.plan = draw
+
+    def heal() -> None:
+        if world.database.plan is draw:
+            world.database.plan = None
+
+    return f"commits in doubt, {chance}", heal
+
+
 def wall_step(world: World, dice: Random) -> tuple[str, Heal]:
     """Step the time of day on a node, and back."""
     host = dice.choice(world.nodes).host
@@ -281,6 +302,8 @@ KINDS: Final[dict[str, Fault]] = {
     for fault in (
         crash_engine, crash_worker, crash_all_engines, stop_engine, stop_worker, freeze_engine,
         freeze_worker, cut, blackhole, one_way, isolate_engine, swizzle, slow, broker_down,
-        broker_forgets, broker_mischief, database_trouble, wall_step, database_clock_step,
+        broker_forgets, broker_mischief, database_trouble, commits_in_doubt, wall_step,
+        database_clock_step,
     )
 }  # fmt: skip
+_OFTEN: Final = sorted(KINDS) + 3 * ["commits_in_doubt", "crash_engine", "freeze_engine"]

@@ -48,12 +48,13 @@ def shape_of(seed: int) -> Shape:
 
 def run_seed(seed: int, settings: Settings = Settings()) -> Verdict:
     """Live one seed's world through."""
-    mutation = MUTATIONS[settings.mutation].broken() if settings.mutation else nullcontext()
-    with mutation:
+    mutation = MUTATIONS[settings.mutation] if settings.mutation else None
+    kinds = settings.kinds or (mutation.kinds if mutation else None)
+    with mutation.broken() if mutation else nullcontext():
         world = World(seed, shape_of(seed))
         if settings.is_calm:
             return world.run()
-        return world.run(lambda one: faults.plan(one, settings.kinds))
+        return world.run(lambda one: faults.plan(one, kinds))
 
 
 def tell(seed: int, settings: Settings = Settings()) -> bool:
@@ -113,6 +114,14 @@ def verdicts(
                 yield waiting.popleft().get()
         while waiting:
             yield waiting.popleft().get()
+
+
+def seeds_until_found(mutation: str, jobs: int, seeds: range) -> tuple[int, Verdict] | None:
+    """Return how many seeds it took to find a mutation, and what was seen; None if it was not."""
+    for count, verdict in enumerate(verdicts(seeds, Settings(mutation=mutation), jobs), 1):
+        if not verdict.is_good:
+            return count, verdict
+    return None
 
 
 def _run(job: tuple[int, Settings]) -> Verdict:

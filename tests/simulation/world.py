@@ -39,10 +39,10 @@ class Shape:
     workers: int = 2
     shard_count: int = 4
     lanes: int = 1
-    orders: int = 8
+    orders: int = 14
     order_seconds: float = 20.0
     fault_seconds: float = 30.0
-    faults: int = 8
+    faults: int = 10
     finish_seconds: float = 240.0
     quiet_seconds: float = 40.0
     service_faults: float = 0.05

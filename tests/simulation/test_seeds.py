@@ -1,0 +1,45 @@
+"""A fixed choice of seeds, each a whole cluster under faults; `make simulate` tries other ones."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.loop import START_SECONDS
+
+FIRST, COUNT, STEP = 0, 100, 20
+
+
+def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the simulation as its own program, which fixes the hashes of texts."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=55,
+        check=False,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+
+
+@pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, STEP))
+def test_no_fault_breaks_a_promise(first: int) -> None:
+    done = simulate("--seeds", f"{first}:{first + STEP}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{STEP} seeds" in done.stdout
+
+
+def test_a_seed_that_fails_is_told_with_its_faults_and_the_way_to_replay_it() -> None:
+    done = simulate("--seeds", "0:2", "--mutate", "timers_early", "--jobs", "1")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "timers_not_early" in done.stdout
+    assert "python -m tests.simulation --seed" in done.stdout
+
+
+def test_the_same_seed_is_the_same_world_in_every_process() -> None:
+    hashes = {simulate("--seed", "3").stdout.rpartition("trace ")[2].split()[0] for _ in range(2)}
+    others = {simulate("--seed", "5").stdout.rpartition("trace ")[2].split()[0]}
+    assert len(hashes) == 1
+    assert hashes.isdisjoint(others)
+    assert START_SECONDS > 0
