@@ -29,6 +29,7 @@ EVERY_SECONDS: Final = 0.4
 ORDER_EVERY: Final = 4
 PATIENCE: Final = timedelta(seconds=1.5)
 AGAIN_SECONDS: Final = 0.1
+REFUSED_SECONDS: Final = 1.0
 # A lost attempt is found by its time-out of up to a minute; an order takes half a minute by itself.
 FINISH_SECONDS: Final = 120.0
 ORIGIN: Final = "chaos"
@@ -46,6 +47,9 @@ class Probe:
         workflow_id: Its run.
         begun: When it was first asked for, in seconds of the stage's clock.
         accepted: When it was accepted; None if it was not yet.
+        waits_since: Since when it waits for an answer: since it was begun, or asked again after a
+            refusal, which is an answer too.
+        longest_wait: The longest that it waited for any answer, seconds.
         refusals: How often admission refused it.
         asked: How often it was asked for.
         finished: Whether its run has closed.
@@ -54,9 +58,20 @@ class Probe:
     workflow_id: str
     begun: float
     accepted: float | None = None
+    waits_since: float = 0.0
+    longest_wait: float = 0.0
     refusals: int = 0
     asked: int = 0
     finished: bool = False
+
+    def __post_init__(self) -> None:
+        """It waits from the begin on."""
+        self.waits_since = self.begun
+
+    def answered(self, at: float) -> None:
+        """Note that an answer came, of whatever kind."""
+        self.longest_wait = max(self.longest_wait, at - self.waits_since)
+        self.waits_since = at
 
 
 @dataclass
@@ -116,19 +131,31 @@ class Prober:
                 )
             except ResourceExhaustedError:
                 probe.refusals += 1
-                await self.stage.clock.sleep(1.0)
+                probe.answered(self.stage.clock.boottime())
+                await self.stage.clock.sleep(REFUSED_SECONDS)
+                probe.waits_since = self.stage.clock.boottime()
             except OdinError:
                 await self.stage.clock.sleep(AGAIN_SECONDS)
             else:
                 probe.accepted = self.stage.clock.boottime()
+                probe.answered(probe.accepted)
 
     # --- what came of it --------------------------------------------------------------------------
 
     @property
     def longest_stall(self) -> float:
-        """The longest that a start has waited to be accepted so far, in seconds."""
+        """The longest that a start has waited for an answer so far, in seconds."""
         now = self.stage.clock.boottime()
-        waits = [(now if one.accepted is None else one.accepted) - one.begun for one in self.probes]
+        waits = [
+            max(one.longest_wait, now - one.waits_since if one.accepted is None else 0.0)
+            for one in self.probes
+        ]
+        return round(max(waits, default=0.0), 2)
+
+    @property
+    def longest_until_accepted(self) -> float:
+        """The longest from the first asking to the acceptance, refusals included, in seconds."""
+        waits = [one.accepted - one.begun for one in self.probes if one.accepted is not None]
         return round(max(waits, default=0.0), 2)
 
     def counts(self) -> dict[str, Any]:
@@ -140,6 +167,7 @@ class Prober:
             "asked again": sum(one.asked > 1 for one in self.probes),
             "refused": sum(one.refusals for one in self.probes),
             "longest stall": self.longest_stall,
+            "longest until accepted": self.longest_until_accepted,
         }
 
     async def wrong(self) -> list[str]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .stage import Stage
 
 BLOCKED_SECONDS: Final = 2.0
+MESSAGES: Final = 3
 CONNECT_SECONDS: Final = 5.0
 # A file system this small was made to be filled.
 SMALL_BYTES_MAX: Final = 4 * 1024**3
@@ -55,7 +56,7 @@ class Alarm:
             raise UnavailableError(f"the alarm cannot be raised: {error}") from error
 
     async def verify(self) -> Bite:
-        """Publish something, and see that nobody confirms it."""
+        """Publish something, and see that it is not confirmed."""
         url = self._stage.levers.secrets().amqp_url
         said = await _published(url)
         return Bite(said == "not confirmed", {"a message": said})
@@ -177,7 +178,10 @@ def _free_bytes(folder: Path) -> int:
 
 
 async def _published(url: str) -> str:
-    """Return what becomes of a message to nobody: "confirmed", "not confirmed", "no connection"."""
+    """Return what becomes of messages to nobody: "confirmed", "not confirmed", "no connection".
+
+    A connection is blocked by its first message, which may still get through itself.
+    """
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             connection = await aio_pika.connect(url)
@@ -185,10 +189,11 @@ async def _published(url: str) -> str:
     except (OSError, TimeoutError, aio_pika.exceptions.AMQPError) as error:
         return f"no connection: {error}"
     try:
-        async with asyncio.timeout(BLOCKED_SECONDS):
-            await channel.default_exchange.publish(
-                aio_pika.Message(b""), routing_key="chaos-nobody", mandatory=False
-            )
+        for _ in range(MESSAGES):
+            async with asyncio.timeout(BLOCKED_SECONDS):
+                await channel.default_exchange.publish(
+                    aio_pika.Message(b""), routing_key="chaos-nobody", mandatory=False
+                )
     except TimeoutError:
         return "not confirmed"
     except (OSError, aio_pika.exceptions.AMQPError) as error:
