@@ -291,7 +291,9 @@ def _start(  # noqa: PLR0913 - each is an option of an activity
         )
     )
     wanted = result_type if result_type is not None else returns
-    handle = ActivityHandle[Any](run, command_id, identity, name, wanted, cancellation_type)
+    handle: ActivityHandle[Any] = ActivityHandle(
+        run, command_id, identity, name, wanted, cancellation_type
+    )
     run.expect(handle)
     return handle
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from odin.core.payload import Payload, decode
@@ -150,6 +150,10 @@ def signature_of(fn: Callable[..., object], skip: int = 0) -> CallSignature:
     Raises:
         DefinitionError: As `CallSignature`.
     """
+    if type(fn) is FunctionType and "__wrapped__" not in fn.__dict__:
+        known = _SIGNATURES.get((fn.__code__, skip))
+        if known is not None:
+            return known
     bound = 1 if inspect.ismethod(fn) else 0
     code = getattr(inspect.unwrap(fn), "__code__", None)
     if code is None:

@@ -41,20 +41,19 @@ _Waiting: TypeAlias = tuple[TaskEntry, _Batch | None, int]
 
 
 class Claim:
-    """A task that this worker asks for. `token` is the claim token of an activity, else ""."""
+    """A task that this worker asks for.
 
-    __slots__ = ("batch", "entry", "parked", "token")
+    `token` is the claim token of an activity, else ""; `key` tells the task from all others.
+    """
+
+    __slots__ = ("batch", "entry", "key", "parked", "token")
 
     def __init__(self, entry: TaskEntry, token: str, batch: _Batch | None) -> None:
         self.entry = entry
+        self.key = key_of(entry)
         self.token = token
         self.batch = batch
         self.parked = False
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What tells this task from all others."""
-        return key_of(self.entry)
 
 
 def key_of(entry: TaskEntry) -> tuple[Any, ...]:
@@ -102,7 +101,8 @@ class TaskBook:
         self._make_token = make_token
         self._parked_max = parked_max
         self._effects = Effects()
-        self._waiting: dict[bool, deque[_Waiting]] = {True: deque(), False: deque()}
+        # Workflow tasks are claimed before activities: they are short, and bring more of these.
+        self._waiting: dict[bool, deque[_Waiting]] = {False: deque(), True: deque()}
         self._round = 0
         self._known: set[tuple[Any, ...]] = set()
         self._claims: dict[tuple[Any, ...], Claim] = {}
@@ -156,7 +156,9 @@ class TaskBook:
 
     def drain(self) -> Effects:
         """Return what is to be done, and begin anew."""
-        effects, self._effects = self._effects, Effects()
+        effects = self._effects
+        if effects:
+            self._effects = Effects()
         return effects
 
     # What happens.
@@ -186,8 +188,9 @@ class TaskBook:
 
     def _pump(self) -> None:
         """Claim as much as there are free slots for."""
-        for activity in (False, True):
-            waiting = self._waiting[activity]
+        for activity, waiting in self._waiting.items():
+            if not waiting:
+                continue
             free = self.activity_free if activity else self.workflow_free
             while waiting and free > 0 and not self._stopped:
                 free -= 1
