@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from odin.core import wire
-from odin.core.events import ActivityTaskScheduled, HistoryEvent, from_history
+from odin.core.events import HistoryEvent, input_of
 from odin.core.execution import AcceptedReport, Execution, PendingActivity
 from odin.errors import OdinError
 
@@ -257,8 +257,6 @@ def _granted_activity(
     scheduled: HistoryEvent,
     now_us: int,
 ) -> wire.ActivityTaskGranted:
-    event = from_history(scheduled)
-    assert isinstance(event, ActivityTaskScheduled)  # noqa: S101 - scheduled_event_id names one
     deadline_us = None
     if activity.schedule_to_close_ms is not None:
         deadline_us = activity.scheduled_us + activity.schedule_to_close_ms * 1_000
@@ -271,7 +269,7 @@ def _granted_activity(
         task_queue=activity.task_queue,
         attempt=activity.attempt,
         claim_token=activity.claim_token,
-        input=event.input,
+        input=input_of(scheduled),
         scheduled_us=activity.scheduled_us,
         start_to_close_ms=activity.start_to_close_ms,
         heartbeat_ms=activity.heartbeat_ms,

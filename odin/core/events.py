@@ -295,3 +295,19 @@ def from_history(stored: HistoryEvent) -> Event:
     """
     decoder = _DECODERS[stored.type]
     return cast("Event", decoder.decode(stored.attributes))
+
+
+class _Input(msgspec.Struct, frozen=True):
+    input: tuple[Payload, ...] = ()
+
+
+_INPUT_DECODER: Final = msgspec.msgpack.Decoder(_Input)
+
+
+def input_of(stored: HistoryEvent) -> tuple[Payload, ...]:
+    """Return the input that an event carries, without reading the rest of it.
+
+    Raises:
+        msgspec.ValidationError: The attributes are damaged.
+    """
+    return _INPUT_DECODER.decode(stored.attributes).input
