@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import aiohttp
-
 from odin.errors import FailedPreconditionError
+from odin.runtime.telemetry import KEY_PREFIX
+from odin.runtime.valkey import ValkeyClient, ValkeyDownError
 
 from .base import Bite
 from .undo import Undo
@@ -23,8 +21,7 @@ if TYPE_CHECKING:
 VARIABLE: Final = b"FAKETIME_TIMESTAMP_FILE="
 STEP_SECONDS: Final = 30
 RIGHT: Final = "+0"
-TIMEOUT: Final = aiohttp.ClientTimeout(total=3.0)
-# The date of an answer has whole seconds, and the library reads its file once a second.
+# Telemetry is written once a second, and the library reads its file about as often.
 BLUR_SECONDS: Final = 5
 
 
@@ -58,7 +55,7 @@ class StepClock:
         await self._write(f"{self._step:+d}")
 
     async def verify(self) -> Bite:
-        """See the step in the date of the engine's own answers."""
+        """See the step in the time that the engine itself puts on its telemetry."""
         off = 0.0
         ends = self._stage.clock.boottime() + self.verify_seconds
         while self._stage.clock.boottime() < ends:
@@ -80,18 +77,16 @@ class StepClock:
         await asyncio.to_thread(write)
 
     async def _off(self) -> float:
-        """Return by how much the engine's date differs from ours, 0 if it does not answer."""
-        url = f"{self._stage.part(self._engine).address}/v1/health"
+        """Return by how much the engine's time differs from ours, 0 if it tells none."""
+        client = ValkeyClient(self._stage.levers.secrets().valkey_url, call_seconds_max=1.0)
         try:
-            async with (
-                aiohttp.ClientSession(timeout=TIMEOUT) as session,
-                session.get(url) as answer,
-            ):
-                told = parsedate_to_datetime(answer.headers.get("Date", ""))
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            async with client.call() as valkey:
+                told = await valkey.hget(f"{KEY_PREFIX}engine:{self._engine}", "at_ms")
+        except ValkeyDownError:
             return 0.0
-        here: datetime = self._stage.clock.wall()
-        return (told.astimezone(UTC) - here).total_seconds()
+        finally:
+            await client.close()
+        return int(told) / 1_000 - self._stage.clock.wall().timestamp() if told else 0.0
 
 
 def faketime_file(stage: Stage, engine: str) -> Path | None:

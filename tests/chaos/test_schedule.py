@@ -36,7 +36,7 @@ class Scripted(Runner):
     def look(self) -> Stage:
         raise NoClusterError("nothing runs here")
 
-    async def run(self, scenario: Scenario, seed: int) -> Result:
+    async def run(self, scenario: Scenario, seed: int) -> Result:  # noqa: ARG002 - of Runner.run
         self.begun.append(scenario.name)
         found = self.script(len(self.begun))
         if isinstance(found, NotHealedError):
