@@ -5,7 +5,7 @@ A look returns what it found, or None as long as there is nothing to be seen.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -58,10 +58,19 @@ class Witness:
             raise InvalidArgumentError(f"nobody knows how to look for {name!r}")
         return await look(self)
 
-    async def terms(self, happening: str) -> Evidence | None:
-        """Return what happened in this way to the victims' shards."""
+    async def terms(self, happening: str, nodes: Collection[str] = ()) -> Evidence | None:
+        """Return what happened in this way to the victims' shards.
+
+        Args:
+            happening: As `shard_term` has it.
+            nodes: Only terms of these; empty: of anyone.
+        """
         rows = await self.stage.books.fetch("read_terms", self.since, self.shards)
-        found = [row for row in rows if row["happening"] == happening]
+        found = [
+            row
+            for row in rows
+            if row["happening"] == happening and (not nodes or row["node_id"] in nodes)
+        ]
         if not found:
             return None
         return {
@@ -74,8 +83,15 @@ class Witness:
 
 
 async def _takeover(witness: Witness) -> Evidence | None:
-    """Shards of the victims have begun a term; that of the dead was ended by the taker."""
-    return await witness.terms("acquired")
+    """Terms of the victims were ended by takers, and new ones have begun.
+
+    A new term alone is no proof: shards also move when an engine joins.
+    """
+    expired = await witness.terms("expired", witness.stage.struck)
+    acquired = await witness.terms("acquired")
+    if expired is None or acquired is None:
+        return None
+    return {**acquired, "expired": expired["shards"]}
 
 
 async def _bumped(witness: Witness) -> Evidence | None:
