@@ -193,18 +193,18 @@ def good_order() -> tables.RunRows:
 
 
 def good_open_run() -> tables.RunRows:
-    """Return a run that waits for an activity and a timer."""
+    """Return a run that waits for a charge and a timer."""
     story = Story()
     story.add("workflow_execution_started", workflow_type="Nap", first_run_id=RUN)
     story.task()
-    story.add("activity_task_scheduled", command_id=1, activity_id="1", activity_type="look")
+    story.add("activity_task_scheduled", command_id=1, activity_id="1", activity_type="charge")
     story.add("timer_started", command_id=2, duration_ms=9_000, fires_at_us=story.now_us * 2)
     good = good_order()
     return replace(
         good,
         events=tuple(story.events),
         execution=execution(
-            story, "running", workflow_type="Nap", pending=[["none"], {1: []}, {2: []}, []]
+            story, "running", workflow_type="subscription", pending=[["none"], {1: []}, {2: []}, []]
         ),
         effects=(),
     )

@@ -96,6 +96,17 @@ def swap_last(rows: RunRows) -> RunRows:
     )
 
 
+def just_as_the_next_began(rows: RunRows) -> RunRows:
+    """Return the rows with the last commit at the instant of the next range's."""
+    return with_event(rows, len(rows.events), commit_at_us=(rows.terms or ())[-1].commit_at_us)
+
+
+def ranges_back(rows: RunRows) -> RunRows:
+    """Return the rows with a newer range in between, and no time of any commit."""
+    rows = with_event(rows, 2, range_id=8)
+    return with_events(rows, *(replace(event, commit_at_us=None) for event in rows.events))
+
+
 BEGAN_US = START_US + 310_000
 SPOILED: list[tuple[str, str, str, Spoil]] = [
     ("I1", "an event is missing", "order", dropped),
@@ -156,14 +167,6 @@ SPOILED: list[tuple[str, str, str, Spoil]] = [
         "charged twice",
         "order",
         lambda r: with_more_effects(r, effect(9, "charge", "payments", key_of(2), START_US)),
-    ),
-    (
-        "I10",
-        "another request under the same key",
-        "order",
-        lambda r: with_more_effects(
-            r, replace(effect(9, "charge", "payments", key_of(2), START_US), body_hash=b"other")
-        ),
     ),
     ("I10", "another amount", "order", lambda r: with_effect(r, "charge", amount_cents=1_300)),
     ("I10", "too much given back", "given up", lambda r: with_effect(r, "charge", amount_cents=1)),
@@ -252,6 +255,52 @@ SPOILED: list[tuple[str, str, str, Spoil]] = [
         "failed, and an attempt completed",
         "order",
         lambda r: with_event(r, first(r, COMPLETED).event_id, type="activity_task_failed"),
+    ),
+    (
+        "I3",
+        "an event of another shard's like range",
+        "order",
+        lambda r: replace(
+            with_event(r, 5, shard_id=4),
+            terms=(*(r.terms or ()), replace(term(7, "acquired", START_US - SECOND), shard_id=4)),
+        ),
+    ),
+    ("I3", "the range goes back, commits unknown", "order", ranges_back),
+    ("I3", "the first range is nobody's", "order", lambda r: with_event(r, 1, range_id=6)),
+    (
+        "I10",
+        "given back too much",
+        "given up",
+        lambda r: with_effect(r, "refund", amount_cents=9_999),
+    ),
+    (
+        "I11",
+        "more than was asked for",
+        "order",
+        lambda r: with_more_effects(r, effect(9, "reserve", "shipping", key_of(3), 2**60)),
+    ),
+    ("I2", "no events and no row", "order", lambda r: replace(with_events(r), execution=None)),
+    (
+        "I3",
+        "a commit just as its range began",
+        "order",
+        lambda r: with_event(r, 1, commit_at_us=START_US - SECOND),
+    ),
+    ("I3", "a commit just as the next range began", "order", just_as_the_next_began),
+    ("I5", "one id for two", "open", lambda r: with_attributes(r, 4, command_id=1)),
+    ("I12", "cancelled, not undone", "order", lambda r: with_row(r, status="canceled")),
+    (
+        "I12",
+        "continued as new, and undone",
+        "given up",
+        lambda r: with_row(r, status="continued_as_new"),
+    ),
+    ("I12", "undone, never done", "given up", lambda r: without_effect(r, "charge")),
+    (
+        "I12",
+        "done again after it was undone",
+        "given up",
+        lambda r: with_more_effects(r, effect(9, "ship", "shipping", key_of(3), START_US)),
     ),
     ("I16", "recorded early", "order", early),
     ("I16", "committed early", "order", early_commit),

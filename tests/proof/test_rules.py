@@ -13,6 +13,7 @@ from tests.proof.good import (
     NEXT,
     ORDER,
     RUN,
+    SECOND,
     START_US,
     Spoil,
     attempt,
@@ -64,6 +65,12 @@ def test_a_spoiled_copy_is_invalid_by_its_rule(invariant: str, which: str, spoil
     assert found.counts["invalid"] > 0
 
 
+def later_unknown(rows: RunRows) -> RunRows:
+    """Return the rows without the commit time of the range after the last event's."""
+    *known, after = rows.terms or ()
+    return replace(rows, terms=(*known, replace(after, commit_at_us=None)))
+
+
 UNKNOWN: list[tuple[str, str, Spoil]] = [
     ("I1", "no row", lambda r: replace(r, execution=None)),
     ("I2", "no row", lambda r: replace(r, execution=None)),
@@ -73,6 +80,9 @@ UNKNOWN: list[tuple[str, str, Spoil]] = [
     ("I6", "no row", lambda r: replace(r, execution=None)),
     ("I10", "no ledgers", lambda r: replace(r, effects=None)),
     ("I11", "no ledgers", lambda r: replace(r, effects=None)),
+    ("I11", "no row", lambda r: replace(r, execution=None)),
+    ("I12", "no row", lambda r: replace(r, execution=None)),
+    ("I3", "when the next range began is gone", later_unknown),
     ("I11", "empty ledgers", lambda r: replace(r, effects=(), effects_since_us=None)),
     ("I11", "younger ledgers", lambda r: replace(r, effects=(), effects_since_us=2**62)),
     ("I12", "no ledgers", lambda r: replace(r, effects=None)),
@@ -100,6 +110,22 @@ def test_a_rule_without_its_rows_says_that_it_does_not_know(invariant: str, spoi
     assert found.verdict == "unknown", found
     assert found.subjects
     assert found.words
+
+
+def test_what_happens_at_the_last_instant_that_is_allowed_is_valid() -> None:
+    rows = good_order()
+    fired = first(rows, "timer_fired")
+    due_us = first(rows, "timer_started").attributes["fires_at_us"]
+    rows = with_event(rows, fired.event_id, recorded_at_us=due_us, commit_at_us=due_us)
+    rows = with_event(rows, 4, recorded_at_us=rows.events[2].recorded_at_us)
+    tried = [
+        {**attempt(1, "one", BEGAN_US, "failed"), "ended_us": BEGAN_US},
+        attempt(2, "two", BEGAN_US, "failed"),
+        attempt(3, "three", BEGAN_US + 100_000 - SECOND, "completed"),
+    ]
+    rows = with_attributes(rows, first(rows, COMPLETED).event_id, attempts=tried)
+
+    assert [one for one in judge_run(rows) if one.verdict != "valid"] == []
 
 
 def test_what_is_wrong_outweighs_what_is_not_known() -> None:
