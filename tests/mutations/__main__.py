@@ -30,9 +30,8 @@ from .mutation import ROOT, Mutation
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-LEFT_OUT: Final = shutil.ignore_patterns(
-    ".*", "__pycache__", "build", "dist", "*.egg-info", "*.log", "bench"
-)
+# Compiled modules come along: a copy that had to compile everything would take twice as long.
+LEFT_OUT: Final = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "*.log", "bench")
 SECONDS: Final = 300
 _FAILED: Final = re.compile(r"^FAILED (\S+)", re.MULTILINE)
 _SAID: Final = re.compile(r"^E\s+(.+)$|^\s+\|\s(\S*(?:Error|Failed).*)$", re.MULTILINE)
@@ -55,6 +54,7 @@ def tried(root: Path, tests: Sequence[str], environ: Mapping[str, str]) -> tuple
         text=True,
         timeout=SECONDS,
         check=False,
+        start_new_session=True,
     )
     return ended.returncode, ended.stdout + ended.stderr
 
