@@ -177,9 +177,14 @@ class PauseInCommit:
 
     async def verify(self) -> Bite:
         """A commit was withheld, and the engine stands."""
-        states = {str(pid): run_state(pid) for pid, _ in self._stopped}
-        is_seen = self._match_count > 0 and set(states.values()) == {"T"}
-        return Bite(is_seen, {"commits withheld": self._match_count, "states": states})
+
+        def states() -> dict[str, str]:
+            return {str(pid): run_state(pid) for pid, _ in self._stopped}
+
+        # A process that is on its way onto a busy processor stops once it gets there.
+        stands = await self._stage.until(lambda: set(states().values()) == {"T"}, 5.0)
+        evidence = {"commits withheld": self._match_count, "states": states()}
+        return Bite(stands and self._match_count > 0, evidence)
 
     async def heal(self) -> None:
         """Let it go on."""

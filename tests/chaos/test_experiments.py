@@ -17,8 +17,9 @@ from chaos.faults.processes import Pause, run_state
 from chaos.faults.stage import Stage
 from chaos.faults.undo import tell_mock
 from chaos.journal import Line, read
+from chaos.past import show_history, show_one
 from chaos.running import ExperimentRunsError, exclusive, read_running
-from odin.errors import FailedPreconditionError
+from odin.errors import FailedPreconditionError, NotFoundError
 from tests.cluster.support import Running, environ, until
 
 from .support import ask, command, lines, runner_of, short
@@ -155,6 +156,20 @@ async def test_the_next_experiment_undoes_what_a_killed_runner_has_left(
     assert halted.scenario == "payments-slow"
     row = await experiment_row(chaos_cluster, halted.experiment_id)
     assert (row["status"], row["healed_at"] is not None) == ("halted", True)
+
+
+async def test_history_and_show_tell_what_the_journal_holds(
+    chaos_cluster: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = chaos_cluster.place.folder
+    result = await runner_of(chaos_cluster).run(short("broker-alarm"), 1)
+    show_history(folder, as_json=True)
+    last = json.loads(capsys.readouterr().out)[-1]
+    assert (last["id"], last["verdict"]) == (result.experiment_id, "unknown")
+    show_one(folder, result.experiment_id, as_json=False)
+    assert "no RabbitMQ of its own" in capsys.readouterr().out
+    with pytest.raises(NotFoundError):
+        show_one(folder, "nothing", as_json=False)
 
 
 async def test_the_list_says_what_cannot_be_run_and_why(chaos_cluster: Running) -> None:

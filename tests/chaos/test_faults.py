@@ -131,6 +131,8 @@ async def test_a_starved_engine_mostly_stands_and_runs_again_when_healed(
     async with stage_of(chaos_cluster, "starve") as stage:
         fault = fault_of("starve engine", stage)
         bite = await bitten(fault)
+        # Whoever kills the runner leaves it to the cluster's record.
+        assert [one.kind for one in stage.levers.breaker.broken()] == ["frozen"]
         await fault.heal()
         assert bite.is_seen, bite
         pid = chaos_cluster.part(stage.victims["engine"]).pid
