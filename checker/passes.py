@@ -75,6 +75,7 @@ class Pass:
         asked: What it is to judge.
         taken: The snapshot.
         judges: Judge the rows.
+        kept_us: What ended before this may be gone by retention.
         others: Findings that need no accumulator.
         tell: Told of progress, a line at a time.
     """
@@ -82,6 +83,7 @@ class Pass:
     asked: Asked
     taken: Snapshot
     judges: Judges
+    kept_us: int
     others: list[Finding]
     tell: Callable[[str], None]
 
@@ -141,7 +143,8 @@ class Pass:
         stock = [StockRow(**dict(row)) for row in await self.taken.fetch("read_stock")]
         self.judges.conservation.add_stock(stock)
         window = self.taken.window
-        rows = await self.taken.fetch("read_orphans", window.since_us, window.until_us, ORPHANS_MAX)
+        since_us = max(window.since_us, self.kept_us)
+        rows = await self.taken.fetch("read_orphans", since_us, window.until_us, ORPHANS_MAX)
         blame_orphans(self.judges.runs["I11"], [OrphanRow(**dict(row)) for row in rows])
 
     async def _outbox(self) -> None:
@@ -203,7 +206,7 @@ async def check(
     async with snapshot(dsn, asked.since_us, asked.until_us) as taken:
         moment = await moment_of(taken, asked.settle_seconds)
         kept_us = taken.now_us - round(asked.retention_seconds * SECOND_US)
-        judging = Pass(asked, taken, Judges(moment, kept_us), [], tell)
+        judging = Pass(asked, taken, Judges(moment, kept_us), kept_us, [], tell)
         await judging.read()
         window = taken.window
         earlier = await _earlier_outcomes(taken)

@@ -63,7 +63,7 @@ class RunReader:
         window = self.snapshot.window
         pages = self.snapshot.batches("read_runs", RUNS_MAX, window.since_us, window.until_us)
         async for page in pages:
-            for executions in _portions([execution_of(row) for row in page]):
+            for executions in portions([execution_of(row) for row in page]):
                 yield await self._whole(executions)
 
     async def _whole(self, executions: Sequence[ExecutionRow]) -> list[RunRows]:
@@ -140,7 +140,7 @@ def columns(rows: Iterable[Sequence[object]], width: int) -> list[list[Any]]:
     return [list(one) for one in zip(*rows, strict=True)] or [[] for _ in range(width)]
 
 
-def _portions(executions: Sequence[ExecutionRow]) -> Iterator[list[ExecutionRow]]:
+def portions(executions: Sequence[ExecutionRow]) -> Iterator[list[ExecutionRow]]:
     """Cut a page so that each piece has few events, or is one run."""
     portion: list[ExecutionRow] = []
     count = 0

@@ -21,7 +21,7 @@ from .spoiling import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from odin.proof.rows import TermRow
+    from odin.proof.rows import RunRows, TermRow
 
     from .evidence import Evidence
     from .invariants.rows import CallRow, Told
@@ -123,6 +123,17 @@ def _seen(*statuses: str) -> Callable[[Told], Told | None]:
         return changed(told, calls=tuple(made))
 
     return change
+
+
+def _with_untaken_task(rows: RunRows) -> RunRows:
+    task = ["scheduled", 1, 1, 2**50, 10_000, False, 0]
+    return with_row(rows, pending=[task, {}, {}, []], last_event_at_us=1)
+
+
+def _with_untaken_activity(rows: RunRows) -> RunRows:
+    activity = [*([0] * 11), "scheduled", 0, 2**50, 10_000, 1]
+    pending = [["none", 1, 1, 0], {1: activity}, {}, []]
+    return with_row(rows, pending=pending, last_event_at_us=1, started_at_us=1)
 
 
 def _outbox_row(evidence: Evidence, status: str) -> Evidence:
@@ -236,6 +247,8 @@ SET_MUTATIONS: Final = (
         "I9",
         in_open_run(lambda one: with_row(one, due_at_us=None, last_event_at_us=1)),
     ),
+    Mutation("a workflow task that no worker takes", "I9", in_open_run(_with_untaken_task)),
+    Mutation("an activity that no worker takes", "I9", in_open_run(_with_untaken_activity)),
     Mutation(
         "an effect of a run that never was", "I11", lambda one: replace(one, orphans=(_ORPHAN,))
     ),

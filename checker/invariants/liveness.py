@@ -2,11 +2,12 @@
 
 A run may wait: for a signal nobody has sent, for a timer, for a retry or an attempt under way.
 All but the first have an instant at which they end, and the run's row keeps a lower bound of it.
+What waits to be taken by a worker waits for nobody that has to come: it counts as standing still.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from .tally import Tally, ids
 
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
     from odin.proof.rows import ExecutionRow
 
     from .rows import Moment
+
+
+# Places in the packed lists of a row's `pending`.
+_TASK_STATE, _TASK_FAILURES = 0, 6
+_ACTIVITY_STATE, _ACTIVITY_QUEUED = 11, 15
+_WAITING: Final = "scheduled"
 
 
 class Liveness:
@@ -34,7 +41,9 @@ class Liveness:
         if self._moment.is_broken:
             self.tally.doubt(subject, "open while a fault is not healed")
             return
-        if run.due_at_us is not None:
+        if any(self._moment.is_quiet_since(at_us) for at_us in untaken_since(run)):
+            self.tally.blame(subject, "open with a task that no worker takes")
+        elif run.due_at_us is not None:
             self._judge_due(subject, max(run.due_at_us, run.last_event_at_us))
         elif (waits := waits_for_others(run.pending)) is None:
             self.tally.doubt(subject, "what it waits for cannot be read")
@@ -52,6 +61,27 @@ class Liveness:
     def finding(self) -> Finding:
         """Return what all runs add up to."""
         return self.tally.finding()
+
+
+def untaken_since(run: ExecutionRow) -> list[int]:
+    """Return since when each task of a run waits for a worker; nothing of what cannot be read.
+
+    A workflow task that has failed comes and goes by its own backoff: it is taken.
+    """
+    found: list[int] = []
+    match run.pending:
+        case [list() as task, dict() as activities, *_]:
+            pass
+        case _:
+            return found
+    if task[_TASK_STATE : _TASK_STATE + 1] == [_WAITING] and not any(task[_TASK_FAILURES:][:1]):
+        found.append(run.last_event_at_us)
+    found += [
+        max(int(one[_ACTIVITY_QUEUED]), run.started_at_us)
+        for one in activities.values()
+        if len(one) > _ACTIVITY_QUEUED and one[_ACTIVITY_STATE] == _WAITING
+    ]
+    return found
 
 
 def waits_for_others(pending: list[Any] | None) -> bool | None:

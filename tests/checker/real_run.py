@@ -24,7 +24,7 @@ from tests.engine.flows import Collect, echo, one_step, sleeper
 from tests.service.mocks_fixture import shop
 from worker.orders import Order
 from worker.shop import Addresses, Shop
-from worker.subscription import subscription
+from worker.subscription import Plan, subscription
 
 CLIENT = "test-client"
 COLLECTED = "collect-1"
@@ -82,6 +82,7 @@ async def leave_behind(dsn: str, folder: Path) -> None:
             )
             await _trade(bed, folder)
             await _tell_of_signals(bed)
+            await _subscribe(bed)
         await bed.client.start_workflow("sleeper", 600_000, id=OPEN)
         await bed.until(
             "SELECT count(*) = 1 FROM event WHERE type = 'timer_started' AND "
@@ -100,8 +101,7 @@ async def _trade(bed: Bed, folder: Path) -> None:
         client_log=folder / "client-log.jsonl",
         demo_seconds=1.2,
         load_rate=10,
-        load_subscriptions=1,
-        load_period_seconds=0.3,
+        load_subscriptions=0,
         load_decline_share=0.5,
         load_run="t",
         load_observe_every=3,
@@ -133,6 +133,15 @@ async def _take_over(bed: Bed) -> None:
         row[0],
     )
     await bed.until("SELECT count(*) > 0 FROM shard_term WHERE happening = 'expired'")
+
+
+async def _subscribe(bed: Bed) -> None:
+    """Let a chain of runs grow to three, and end it."""
+    handle = await bed.client.start_workflow("subscription", Plan(0.1, 499, "visa"), id="sub-1")
+    await bed.until("SELECT count(*) >= 3 FROM execution WHERE workflow_id = 'sub-1'")
+    await handle.cancel()
+    query = "SELECT count(*) = 0 FROM execution WHERE workflow_id = 'sub-1' AND status = 'running'"
+    await bed.until(query)
 
 
 async def _tell_of_signals(bed: Bed) -> None:
