@@ -258,8 +258,8 @@ SQL: Final = (
     one(
         "no row for a request",
         COMMIT,
-        "    INSERT INTO request (",
-        "    INSERT INTO pg_temp.request (",
+        "FROM unnest(p_requests) AS x\n        WHERE x",
+        "FROM unnest(p_requests) AS x\n        WHERE false AND x",
         COMMITS + "an_acknowledged_request_is_found_again_and_cannot_be_written_twice",
     ),
     one(

@@ -59,8 +59,9 @@ async def test_nothing_of_a_shard_in_doubt_is_decided_or_read_before_its_bump_ha
         async def look() -> None:
             for shard_id in (0, 1):
                 try:
-                    served.append(await place.handler.ask(start(id_on(shard_id), "meanwhile")))
-                except OdinError as error:
+                    async with asyncio.timeout(1):  # a term that serves would wait for this bump
+                        served.append(await place.handler.ask(start(id_on(shard_id), "meanwhile")))
+                except (OdinError, TimeoutError) as error:
                     served.append(type(error))
 
         place.store.before_bump = look
