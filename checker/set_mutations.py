@@ -82,6 +82,10 @@ def _lines_missing(evidence: Evidence) -> Evidence | None:
     return replace(evidence, clients=swapped(evidence.clients, client, made))
 
 
+def _has_recorded(told: Told) -> bool:
+    return bool(told.signals)
+
+
 def _has_signals(count: int) -> Callable[[Told], bool]:
     return lambda told: len(told.signals) >= count and any(_sent(told))
 
@@ -218,12 +222,12 @@ SET_MUTATIONS: Final = (
     Mutation(
         "drop a signal from a history",
         "I8",
-        in_told(_has_signals(1), lambda one: changed(one, signals=one.signals[1:])),
+        in_told(_has_recorded, lambda one: changed(one, signals=one.signals[1:])),
     ),
     Mutation(
         "a signal recorded twice",
         "I8",
-        in_told(_has_signals(1), lambda one: changed(one, signals=(one.signals[0], *one.signals))),
+        in_told(_has_recorded, lambda one: changed(one, signals=(one.signals[0], *one.signals))),
     ),
     Mutation(
         "swap the order of two signals",
@@ -233,7 +237,7 @@ SET_MUTATIONS: Final = (
     Mutation(
         "a signal whose acceptance was not kept",
         "I8",
-        in_told(_has_signals(1), lambda one: changed(one, requests=_starts(one))),
+        in_told(_has_recorded, lambda one: changed(one, requests=_starts(one))),
     ),
     Mutation("lose a delivery that was reported", "I8", in_told(_reported, _lost_report)),
     Mutation("a refused signal in a history", "I8", in_told(_has_signals(1), _signal_refused)),
