@@ -208,6 +208,8 @@ def test_no_fault_of_a_commit_loses_or_doubles_a_start(fault: Fault) -> None:
         assert database.counts[fault.value] > 0
         await asyncio.sleep(30.0)
         check_tables(database, 11)
+        happenings = {happening for _, _, happening in database.tables.shard_term}
+        assert "bumped" in happenings, "a doubtful write must end its range before anything is read"
 
     simulate(main)
 
