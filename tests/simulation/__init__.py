@@ -9,9 +9,10 @@
     workload.py, auditor.py        what clients ask, and the judgement of what came of it
 
 One `SimLoop(seed)` carries everything; each part draws from `loop.dice_for(name)`. Code of a node
-runs inside its `Process`; what reaches it from outside (an answer, a message) resolves a future that
-it awaits, or goes through `Process.call_soon`. Whatever must be repeatable is told to `loop.note`, so
-that `loop.trace_hash` compares two runs whole. `SimDatabase(loop)` is the one Postgres:
+runs inside its `Process`; what reaches it from outside (an answer, a message) resolves a future
+that it awaits, or goes through `Process.call_soon`. Whatever must be repeatable is told to
+`loop.note`, so that `loop.trace_hash` compares two runs whole. `SimDatabase(loop)` is the one
+Postgres:
 
     store_type = database.store_type("host")     # Engine(settings, clock=, ids=, store_type=)
     database.odds = Odds(cut=0.05, late=0.02)    # what befalls calls from now on
