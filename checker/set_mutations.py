@@ -275,6 +275,24 @@ SET_MUTATIONS: Final = (
     ),
     Mutation("an outbox row that nobody publishes", "I14", lambda one: _outbox_row(one, "running")),
     Mutation("an outbox row of a closed run", "I14", lambda one: _outbox_row(one, "completed")),
+    Mutation(
+        "an outbox that was not read",
+        "I14",
+        in_open_run(lambda one: changed(one, outbox=None)),
+        verdict="unknown",
+    ),
+    Mutation(
+        "a row that cannot be read",
+        "I14",
+        in_open_run(lambda one: with_row(one, pending=None)),
+        verdict="unknown",
+    ),
+    Mutation(
+        "ledgers that were not read",
+        "I13",
+        lambda one: replace(one, runs=tuple(changed(run, effects=None) for run in one.runs)),
+        verdict="unknown",
+    ),
     Mutation("an outcome that changed", "I20", _other_outcome),
     Mutation(
         "a status that went back",

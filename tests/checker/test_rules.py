@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from checker.invariants.circumstances import power
 from checker.invariants.liveness import Liveness
 from checker.invariants.outbox import Outbox, pending_dues
-from checker.invariants.rows import CallRow, Moment, OutboxState, SignalEventRow, Told
+from checker.invariants.rows import CallRow, Experiment, Moment, OutboxState, SignalEventRow, Told
 from checker.invariants.signals import Signals
 from checker.invariants.tally import OTHER, PROBLEMS_KEPT_MAX, Tally
 from checker.reader import EVENTS_MAX, portions
@@ -101,6 +102,20 @@ def test_soon_after_a_fault_nothing_is_late_and_nothing_proven(
     )
     outbox.add_outbox([row])
     assert (liveness.finding().verdict, outbox.finding().verdict) == (expected, expected)
+
+
+def test_evidence_that_cannot_be_read_is_told_apart_from_none() -> None:
+    experiment = Experiment(
+        id="x",
+        scenario="kill",
+        status="ended",
+        started_at_us=1,
+        healed_at_us=2,
+        ended_at_us=3,
+        evidence=None,
+    )
+    assert power(experiment, "x").words == "1 x the evidence cannot be read"
+    assert power(None, "x").words == "there is no experiment 'x'"
 
 
 def test_a_row_that_is_damaged_has_no_due_instants() -> None:
