@@ -73,8 +73,8 @@ PROTOCOL: Final[tuple[Mutation, ...]] = (
         "odin/core/instance.py",
         "ids[count - 1] > seen",
         "ids[count - 1] < 0",
-        "tests/core/test_instance_signals.py"
-        "::test_an_event_that_a_task_had_not_seen_belongs_to_the_next_task",
+        "tests/core/test_instance_determinism.py"
+        "::test_replay_of_any_program_gives_the_commands_of_every_task_again",
     ),
     one(
         "no due time for a workflow task",

@@ -7,6 +7,7 @@ import asyncpg
 import pytest
 
 from engine.store import Store
+from engine.store.errors import CALL_ERRORS
 from odin.errors import ConfigurationError
 
 from .support import IDS, SHARDS, until_waiting_for_a_lock
@@ -217,7 +218,7 @@ async def test_a_frozen_dead_owner_s_lock_is_taken_from_it(
     await store.set_dead(store.incarnation)
     async with asyncio.timeout(4):
         assert await taken_by(rival) == terms[0] + 1
-    with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError)):
+    with pytest.raises(CALL_ERRORS):
         await frozen.execute("COMMIT")
     await frozen.close(timeout=1)
 

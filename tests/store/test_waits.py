@@ -27,6 +27,7 @@ SELECT array_agg(held.shard_id) FROM (
 ) AS held
 """
 
+BUMP = "SELECT * FROM bump_shards($1, $2, $3)"
 CALL_AND_READ = "SELECT (SELECT count(*) FROM event) FROM bump_shards($1, $2, $3)"
 UPDATE_AND_READ = """
 WITH bumped AS (
@@ -170,7 +171,7 @@ async def test_a_bump_and_a_read_in_one_statement_would_miss_the_late_group(
 
 
 async def test_locking_against_the_order_ends_in_a_deadlock_that_postgres_reports(
-    store: Store, admin: "asyncpg.Connection[Any]", terms: dict[int, int]
+    dsn: str, store: Store, admin: "asyncpg.Connection[Any]", terms: dict[int, int]
 ) -> None:
     """What the order of shards is for: a group that locks downwards and a bump that goes up."""
     text = await admin.fetchval(COMMIT)
@@ -178,6 +179,8 @@ async def test_locking_against_the_order_ends_in_a_deadlock_that_postgres_report
     await admin.execute(text.replace("ORDER BY s.shard_id", "ORDER BY s.shard_id DESC"))
     # A lane gives up a lock sooner than Postgres looks for deadlocks: here it is to find this one.
     await admin.execute(f"ALTER FUNCTION {COMMIT_NAME} SET lock_timeout = '10s'")
+    # The store's own bump would end the session that blocks it, at about the same time.
+    plain = await asyncpg.connect(dsn, timeout=10)
     holding = admin.transaction()
     await holding.start()
     await admin.execute("SELECT FROM shard WHERE shard_id = 3 FOR UPDATE")
@@ -185,10 +188,13 @@ async def test_locking_against_the_order_ends_in_a_deadlock_that_postgres_report
     async with asyncio.TaskGroup() as tasks:
         outcomes = [
             tasks.create_task(outcome(store.commit(group))),
-            tasks.create_task(outcome(store.bump(store.incarnation, terms))),
+            tasks.create_task(
+                outcome(plain.fetch(BUMP, store.incarnation, [*terms], [*terms.values()]))
+            ),
         ]
         await until_waiting_for_a_lock(admin, 2)
         await holding.rollback()
+    await plain.close()
     told = [str(one.result()) for one in outcomes]
     assert sum("deadlock detected" in one for one in told) == 1, told
 
