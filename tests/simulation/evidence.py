@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """A row of `event`; `event` is decoded, `txid` grows with the order of commits."""
+    """A row of `event`; `event` is decoded, `txid` grows with the order of commits.
+
+    `committed_us` is the latest that the database's clock had shown by then.
+    """
 
     shard_id: int
     run_id: str
     event_id: int
     type: str
-    recorded_us: int
+    committed_us: int
     range_id: int
     txid: int
     event: Any
@@ -93,7 +96,8 @@ def gather(world: World) -> Evidence:
         ],
         events=[
             EventRow(
-                row.shard_id, row.run_id, row.event_id, row.type, row.recorded_us, row.range_id,
+                row.shard_id, row.run_id, row.event_id, row.type,
+                world.committed_us[row.txid], row.range_id,
                 row.txid, _event_of(row.event_id, row.type, row.recorded_us, row.attributes),
             )
             for row in tables.events

@@ -22,6 +22,7 @@ Fault: TypeAlias = "Callable[[World, Random], tuple[str, Heal]]"
 SPAN_SECONDS: Final = (0.05, 14.0)
 FIRST_SECONDS: Final = 0.5
 DATABASE: Final = "db"
+CALLS: Final = ("renew_lease", "commit_group", "commit_group", "acquire_shard", "release_shard")
 
 
 def plan(world: World, kinds: list[str] | None = None) -> list[str]:
@@ -277,6 +278,47 @@ def commits_in_doubt(world: World, dice: Random) -> tuple[str, Heal]:
     return f"commits in doubt, {chance}", heal
 
 
+def freeze_at_call(world: World, dice: Random) -> tuple[str, Heal]:
+    """Stop an engine just as it has asked the database for something of one kind."""
+    return _at_call(world, dice, _freeze)
+
+
+def crash_at_call(world: World, dice: Random) -> tuple[str, Heal]:
+    """Kill an engine just as it has asked the database for something of one kind."""
+    return _at_call(world, dice, lambda node: _crash(node, dice))
+
+
+def _at_call(
+    world: World, dice: Random, befall: Callable[[Node], tuple[str, Heal]]
+) -> tuple[str, Heal]:
+    wanted = dice.choice(CALLS)
+    database, heals = world.database, list[Heal]()
+    if database.plan is not None:
+        return f"at {wanted}: something else is planned", _nothing
+
+    def wait(call: Call) -> None:
+        if call.name != wanted or database.plan is not wait:
+            return
+        database.plan = None
+        host = call.backend.connection.host
+        node = next(engine for engine in world.engines if engine.host == host)
+
+        def now() -> None:
+            what, heal = befall(node)
+            world.note(f"at {wanted}:", what)
+            heals.append(heal)
+
+        world.loop.call_soon(now, context=world.network.context)
+
+    def over() -> None:
+        if database.plan is wait:
+            database.plan = None
+        _each(heals)
+
+    database.plan = wait
+    return f"something at {wanted}", over
+
+
 def wall_step(world: World, dice: Random) -> tuple[str, Heal]:
     """Step the time of day on a node, and back."""
     host = dice.choice(world.nodes).host
@@ -303,7 +345,7 @@ KINDS: Final[dict[str, Fault]] = {
         crash_engine, crash_worker, crash_all_engines, stop_engine, stop_worker, freeze_engine,
         freeze_worker, cut, blackhole, one_way, isolate_engine, swizzle, slow, broker_down,
         broker_forgets, broker_mischief, database_trouble, commits_in_doubt, wall_step,
-        database_clock_step,
+        database_clock_step, freeze_at_call, crash_at_call,
     )
 }  # fmt: skip
-_OFTEN: Final = sorted(KINDS) + 3 * ["commits_in_doubt", "crash_engine", "freeze_engine"]
+_OFTEN: Final = sorted(KINDS) + 3 * ["commits_in_doubt", "freeze_at_call", "crash_at_call"]

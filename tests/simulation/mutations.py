@@ -7,7 +7,6 @@ stand in test_mutations.py.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from unittest.mock import patch
 
 import msgspec
 
-import odin.core.decide_due as decide_due_module
 from engine.lane import Lane
 from engine.loader import Loader
 from engine.membership import Membership
@@ -26,11 +24,11 @@ from engine.store.group import Committed
 from engine.store.values import Renewed
 from engine.term import Term
 from engine.ticket import Settled, ShardLostError, Ticket
-from odin.core.decide import Change, Decision, Moment
+from odin.core.decide import Decision
 from odin.core.decide_activity import decide_activity_report, decide_claim
-from odin.core.decide_due import Liveness
 from odin.core.decide_workflow import decide_report
 from odin.core.execution import Execution, copy_of
+from odin.core.lease import Lease
 from odin.core.ownership import HandOver
 from odin.worker.postbox import Postbox
 from odin.worker.runs import Runs
@@ -120,7 +118,7 @@ def push_before_commit() -> list[Patch]:
 # --- leases and terms ---------------------------------------------------------------------------
 
 
-@mutation("a renewal is counted from its reply", "slow", "blackhole", "freeze_engine")
+@mutation("a renewal is counted from its reply", "freeze_at_call")
 def renewal_from_reply() -> list[Patch]:
     take = Membership._take  # noqa: SLF001 - the mutation
 
@@ -139,7 +137,12 @@ def lease_never_in_doubt() -> list[Patch]:
     return [("engine.membership.Membership.may_serve", lambda one: not one.expired.is_set())]
 
 
-@mutation("a shard is answered for until its release is known", "crash_engine", "stop_engine")
+@mutation(
+    "a shard is answered for until its release is known",
+    "crash_engine",
+    "stop_engine",
+    "freeze_at_call",
+)
 def answers_while_releasing() -> list[Patch]:
     async def release(own: Any, hand_over: HandOver) -> None:  # noqa: ANN401 - looked into
         shards, me = own._shards, own._membership.incarnation  # noqa: SLF001 - the mutation
@@ -214,22 +217,6 @@ def eviction_before_commit() -> list[Patch]:
 # --- tasks on their way -------------------------------------------------------------------------
 
 
-@mutation("one outbox row in three is not written", "cut")
-def outbox_row_dropped() -> list[Patch]:
-    write = Lane._write  # noqa: SLF001 - the mutation
-    count = itertools.count()
-
-    def lossy(lane: Lane, pending: Any, decision: Decision) -> None:  # noqa: ANN401 - the lane's own
-        kept = [task for task in decision.tasks if next(count) % 3]
-        write(lane, pending, msgspec.structs.replace(decision, tasks=tuple(kept)))
-
-    # What is due is published again, which heals it: both guards go.
-    return [
-        ("engine.lane.Lane._write", lossy),
-        ("engine.due.decide_due", _only_timers),
-    ]
-
-
 @mutation("nothing sweeps the outbox", "crash_engine", "broker_down")
 def sweeper_off() -> list[Patch]:
     async def run(_sweeper: Any, stop: asyncio.Event) -> None:  # noqa: ANN401 - the relay's own
@@ -246,19 +233,6 @@ def timer_lost_at_takeover() -> list[Patch]:
     return [("engine.due.DueLoop._scan", scan)]
 
 
-@mutation(
-    "a new owner does not bring back tasks that are nowhere, and no due task is published",
-    "broker_forgets",
-    "broker_mischief",
-    "crash_engine",
-)
-def republish_off() -> list[Patch]:
-    async def nothing(*_: object) -> None:
-        return
-
-    return [("engine.node.take_over", nothing), ("engine.due.decide_due", _only_timers)]
-
-
 @mutation("a worker does not say again what is unanswered", "cut", "crash_engine", "isolate_engine")
 def no_repeats() -> list[Patch]:
     def tick(postbox: Postbox) -> None:
@@ -268,14 +242,6 @@ def no_repeats() -> list[Patch]:
         ("odin.worker.postbox.Postbox.repeat", lambda _postbox, _shards: None),
         ("odin.worker.postbox.Postbox.tick", tick),
     ]
-
-
-def _only_timers(execution: Execution, moment: Moment, _liveness: Liveness) -> Decision | None:
-    change = Change(execution, moment)
-    if not execution.is_open or not decide_due_module._fire_timers(change, moment.now_us):  # noqa: SLF001 - the mutation
-        return None
-    change.wake_if_visible()
-    return change.decision()
 
 
 # --- deciding -----------------------------------------------------------------------------------
@@ -348,16 +314,14 @@ def requests_forgotten() -> list[Patch]:
     return [("engine.loader.Loader.lookup", forgetful)]
 
 
-@mutation("a timer fires a second before its time", "cut")
+@mutation("a node takes the cluster's time for a second later than it is", "cut")
 def timers_early() -> list[Patch]:
-    whole = decide_due_module.decide_due
+    whole = Lease.cluster_time_us
 
-    def early(execution: Execution, moment: Moment, liveness: Liveness) -> Decision | None:
-        return whole(
-            execution, msgspec.structs.replace(moment, now_us=moment.now_us + 1_000_000), liveness
-        )
+    def early(lease: Lease, boottime: float) -> int:
+        return whole(lease, boottime) + 1_000_000
 
-    return [("engine.due.decide_due", early)]
+    return [("odin.core.lease.Lease.cluster_time_us", early)]
 
 
 @mutation(

@@ -277,7 +277,9 @@ def _spoil_tasks(evidence: Evidence) -> None:
 def _spoil_timer(evidence: Evidence) -> None:
     row = next(row for row in evidence.events if row.type == "timer_started")
     fired = TimerFired(command_id=row.event.command_id)
-    evidence.events.append(replace(row, event_id=10_000, type="timer_fired", event=fired))
+    evidence.events.append(
+        replace(row, event_id=10_000, type="timer_fired", committed_us=0, event=fired)
+    )
 
 
 def _spoil_effect(evidence: Evidence) -> None:

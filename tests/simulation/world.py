@@ -91,6 +91,14 @@ class World:
         self.parts: dict[HostProcess, EngineParts] = {}
         self.database = SimDatabase(self.loop)
         self.database.delay = self.network.delay
+        self.committed_us: dict[int, int] = {}
+        self.database.on_commit.append(self._committed)
+
+    def _committed(self, _backend: object) -> None:
+        """Remember the latest time that the database's clock had shown by this commit."""
+        before = next(reversed(self.committed_us.values()), 0)
+        now_us = self.database.clock.now_us()
+        self.committed_us[self.database.txid] = max(before, now_us)
 
     @property
     def nodes(self) -> list[Node]:
