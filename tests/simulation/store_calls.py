@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import UUID
 
 from engine.store import EventWrite, Group, OutboxDelay, OutboxInsert, RequestWrite, Store
-from engine.store.values import ExecutionFilter, Lookup
 from odin.core.events import HistoryEvent
 from odin.core.execution import Execution, WorkflowTask
-from odin.core.wire import TaskEntry
 
 from .store_scene import INCARNATIONS, LEASE_US, NODE_IDS, SECOND_US, SHARDS, Scene, now_us
 
@@ -39,9 +37,9 @@ class Numbers:
         """Return `value`, or once in a while its neighbour."""
         return value + (self._dice.choice((1, -1)) if self.below(24) == 0 else 0)
 
-    def call(self) -> Callable[[Scene, Numbers], None]:
-        """Return a call to make."""
-        return CALLS[self._dice.choice(WEIGHTED)]
+    def one_of(self, names: tuple[str, ...]) -> str:
+        """Return one of the names."""
+        return self._dice.choice(names)
 
 
 # --- nodes ----------------------------------------------------------------------------------------
@@ -133,13 +131,13 @@ def take_all(scene: Scene, numbers: Numbers) -> None:
         )
 
 
-def _terms(scene: Scene, numbers: Numbers, shard_ids: set[int]) -> dict[int, int]:
+def terms_of(scene: Scene, numbers: Numbers, shard_ids: set[int]) -> dict[int, int]:
     """Return the ranges of shards, now and then a wrong one."""
     shards = scene.model.database.tables.shard
     return {one: max(0, numbers.mostly(shards[one].range_id)) for one in sorted(shard_ids)}
 
 
-def _owner(scene: Scene, numbers: Numbers, shard_id: int) -> int:
+def owner_of(scene: Scene, numbers: Numbers, shard_id: int) -> int:
     """Return who owns a shard, now and then somebody else."""
     owner = scene.model.database.tables.shard[shard_id].owner
     who = INCARNATIONS.index(owner) if owner is not None else 0
@@ -148,15 +146,15 @@ def _owner(scene: Scene, numbers: Numbers, shard_id: int) -> int:
 
 def bump(scene: Scene, numbers: Numbers) -> None:
     shard_ids = {numbers.below(SHARDS) for _ in range(1 + numbers.below(3))}
-    who = _owner(scene, numbers, min(shard_ids))
-    terms = _terms(scene, numbers, shard_ids)
+    who = owner_of(scene, numbers, min(shard_ids))
+    terms = terms_of(scene, numbers, shard_ids)
     scene.call("bump", who, lambda store: store.bump(INCARNATIONS[who], terms))
 
 
 def release(scene: Scene, numbers: Numbers) -> None:
     shard_id = numbers.below(SHARDS)
-    who = _owner(scene, numbers, shard_id)
-    range_id = _terms(scene, numbers, {shard_id})[shard_id]
+    who = owner_of(scene, numbers, shard_id)
+    range_id = terms_of(scene, numbers, {shard_id})[shard_id]
     heir = (*INCARNATIONS, None)[numbers.below(4)]
     scene.call(
         "release",
@@ -178,12 +176,12 @@ def wait_for_heir(scene: Scene, numbers: Numbers) -> None:
 def commit(scene: Scene, numbers: Numbers) -> None:
     """Commit a group of one to three changes in one or more shards."""
     first = numbers.below(SHARDS)
-    who = _owner(scene, numbers, first)
+    who = owner_of(scene, numbers, first)
     group = Group(INCARNATIONS[who])
     shard_ids = [(first + offset * numbers.below(2)) % SHARDS for offset in range(3)]
     for shard_id in shard_ids[: 1 + numbers.below(3)]:
         _CHANGES[numbers.below(len(_CHANGES))](scene, numbers, group, shard_id)
-    group.terms = _terms(scene, numbers, {first, *shard_ids})
+    group.terms = terms_of(scene, numbers, {first, *shard_ids})
     scene.call("commit", who, lambda store: store.commit(group))
 
 
@@ -266,6 +264,8 @@ def _step(scene: Scene, numbers: Numbers, group: Group, shard_id: int) -> None:
     mistake = numbers.below(24)
     if mistake == 1:
         execution.next_event_id = max(2, row.next_event_id - 1)
+    elif mistake == 3:
+        execution.closed_us, execution.status = scene.began_us, "running"
     group.updates[execution.run_id] = execution
     _append(scene, group, execution, 1 if mistake == 2 else 0)
 
@@ -313,13 +313,14 @@ def _outbox(scene: Scene, numbers: Numbers, group: Group, shard_id: int) -> None
 def _requests(scene: Scene, numbers: Numbers, group: Group, shard_id: int) -> None:
     """Record what was acknowledged; now and then something that was recorded before."""
     scene.made += 1
+    row = _some_run(scene, numbers, shard_id)
     request_id = f"request-{scene.made - numbers.below(24) // 23}"
     run_id = "00000000-0000-7000-8000-000000000001"
     group.requests.append(
         RequestWrite(
             shard_id,
             "default",
-            f"order-{numbers.below(2)}",
+            "order-0" if row is None else row.workflow_id,
             request_id,
             "signal",
             run_id,
@@ -333,106 +334,3 @@ Change = Callable[[Scene, Numbers, Group, int], None]
 _CHANGES: Final[list[Change]] = [
     *(_start,) * 3, *(_step,) * 8, *(_restart,) * 2, *(_outbox,) * 6, *(_requests,) * 4, _missing,
 ]  # fmt: skip
-
-
-# --- retention and reads --------------------------------------------------------------------------
-
-
-def delete_closed(scene: Scene, numbers: Numbers) -> None:
-    shard_id, limit = numbers.below(SHARDS), 1 + numbers.below(3)
-    who = _owner(scene, numbers, shard_id)
-    range_id = _terms(scene, numbers, {shard_id})[shard_id]
-    before_us = scene.began_us - (0, 0, 2, 40)[numbers.below(4)] * 3_600 * SECOND_US
-    scene.call(
-        "delete_closed",
-        who,
-        lambda store: store.delete_closed(shard_id, range_id, before_us=before_us, limit=limit),
-    )
-
-
-def dead_letters(scene: Scene, numbers: Numbers) -> None:
-    entries = [
-        TaskEntry("w", numbers.below(SHARDS), 1, f"run-{number}", number, 1)
-        for number in range(numbers.below(3))
-    ]
-    scene.call("dead letters", 0, lambda store: store.record_dead_letters(entries, "expired"))
-
-
-def read_runs(scene: Scene, numbers: Numbers) -> None:
-    tables = scene.model.database.tables
-    shard_id, workflow_id, run_id = numbers.below(SHARDS), f"order-{numbers.below(2)}", "none"
-    if tables.execution:
-        row = list(tables.execution.values())[numbers.below(len(tables.execution))]
-        shard_id, workflow_id, run_id = row.shard_id, row.workflow_id, row.run_id
-    size, after = numbers.below(12), numbers.below(3)
-    request_id = f"request-{numbers.below(scene.made + 1)}"
-    if tables.request and numbers.below(2):
-        known = list(tables.request.values())[numbers.below(len(tables.request))]
-        shard_id, workflow_id, request_id = known.shard_id, known.workflow_id, known.request_id
-    runs = [(shard_id, run_id), (shard_id, str(UUID(int=9))), (0, run_id)]
-    lookups = [
-        Lookup(shard_id, "default", workflow_id, None, request_id),
-        Lookup(shard_id, "default", workflow_id, run_id, ""),
-        Lookup(shard_id, "other", workflow_id, None, request_id),
-    ]
-    for what, ask in {
-        "load_execution": lambda store: store.load_execution(shard_id, run_id),
-        "load_many": lambda store: store.load_many(runs),
-        "load_open": lambda store: store.load_open(shard_id, "default", workflow_id),
-        "load_latest": lambda store: store.load_latest(shard_id, "default", workflow_id),
-        "load_request": lambda store: store.load_request(
-            shard_id, "default", workflow_id, request_id
-        ),
-        "lookup_many": lambda store: store.lookup_many(lookups),
-        "events": lambda store: store.events(
-            shard_id, run_id, after=after, upto=4, limit=3, bytes_max=size
-        ),
-        "newest first": lambda store: store.events_newest_first(
-            shard_id, run_id, before=5 - after, limit=2, bytes_max=size
-        ),
-        "describe": lambda store: store.describe(shard_id, "default", workflow_id, run_id),
-    }.items():
-        scene.call(what, 0, ask)
-
-
-def read_work(scene: Scene, numbers: Numbers) -> None:
-    shard_ids = sorted({numbers.below(SHARDS) for _ in range(3)})
-    us = scene.began_us + OFFSETS[numbers.below(len(OFFSETS))] * SECOND_US + SECOND_US // 2
-    limit, after = 1 + numbers.below(4), str(UUID(int=numbers.below(9) << 64))
-    wanted = ExecutionFilter(
-        status=(None, "running", "completed")[numbers.below(3)],
-        workflow_type=(None, "order")[numbers.below(2)],
-        origin=(None, "visitors")[numbers.below(2)],
-        started_before_us=(None, scene.began_us + SECOND_US)[numbers.below(2)],
-    )
-    for what, ask in {
-        "due_before": lambda store: store.due_before(shard_ids, us, limit),
-        "due_before, later": lambda store: store.due_before(
-            shard_ids, us, limit, after=(scene.began_us + 30 * SECOND_US, after)
-        ),
-        "scheduled_tasks": lambda store: store.scheduled_tasks(shard_ids[0], limit=limit),
-        "scheduled_tasks, later": lambda store: store.scheduled_tasks(shard_ids[0], after=after),
-        "outbox_due": lambda store: store.outbox_due(shard_ids, us, limit),
-        "outbox_all": lambda store: store.outbox_all(shard_ids[0], after=limit, limit=limit),
-        "list": lambda store: store.list_executions(wanted, limit=limit),
-        "list, later": lambda store: store.list_executions(
-            before=(scene.began_us + SECOND_US, after), limit=limit
-        ),
-        "open_counts": lambda store: store.open_counts(),
-        "outbox_counts": lambda store: store.outbox_counts(),
-        "cluster_view": lambda store: store.cluster_view(),
-    }.items():
-        scene.call(what, 1, ask)
-
-
-CALLS: Final[dict[str, Callable[[Scene, Numbers], None]]] = {
-    one.__name__: one
-    for one in (
-        register, renew, expire, mark_dead, leave, forget, acquire, take_all, bump, release,
-        wait_for_heir, commit, delete_closed, dead_letters, read_runs, read_work,
-    )
-}  # fmt: skip
-WEIGHTED: Final = (
-    *CALLS, *("commit",) * 20, *("take_all",) * 3, "bump", "release", "read_runs", "read_work",
-    "delete_closed", "delete_closed",
-)  # fmt: skip

@@ -78,14 +78,14 @@ class _Group:
             row = self.tables.execution.get((image[0], image[1]))
             if row is not None and row.closed_us is None and row.next_event_id <= image[3]:
                 found.append((row, image))
-        if len(found) != len(images):
-            raise error("OD001", f"{len(found)} of {len(images)} executions were updated")
         for row, image in found:
             due_us, has_task = _due_us(row, image, self.now_us), _has_task(row, image, self.now_us)
             _check(image, due_us, has_task=has_task)
             if image[2] != "running":
                 self.closing.add((image[0], image[1]))
             self.writes.append(partial(_apply, row, image, due_us, has_task=has_task))
+        if len(found) != len(images):
+            raise error("OD001", f"{len(found)} of {len(images)} executions were updated")
 
     def insert(self) -> None:
         opened: set[tuple[int, str, str]] = set()
