@@ -331,6 +331,7 @@ def database_clock_step(world: World, dice: Random) -> tuple[str, Heal]:
     """Step the database's clock: forward by less than a lease's margin, back by more."""
     seconds = dice.choice((dice.uniform(0.0, 0.7), -dice.uniform(0.0, 3.0)))
     world.database.clock.step(seconds)
+    world.stepped_back_us += max(0, int(-seconds * 1_000_000))
     return f"database clock step {seconds:.2f}", _nothing
 
 

@@ -92,13 +92,16 @@ class World:
         self.database = SimDatabase(self.loop)
         self.database.delay = self.network.delay
         self.committed_us: dict[int, int] = {}
+        self.stepped_back_us = 0
         self.database.on_commit.append(self._committed)
 
     def _committed(self, _backend: object) -> None:
-        """Remember the latest time that the database's clock had shown by this commit."""
-        before = next(reversed(self.committed_us.values()), 0)
-        now_us = self.database.clock.now_us()
-        self.committed_us[self.database.txid] = max(before, now_us)
+        """Remember the latest time that an engine may rightly think it is at this commit.
+
+        Engines do not follow the database's clock back: theirs is the time that it had shown.
+        """
+        now_us = self.database.clock.now_us() + self.stepped_back_us
+        self.committed_us[self.database.txid] = now_us
 
     @property
     def nodes(self) -> list[Node]:
