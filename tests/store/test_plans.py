@@ -165,7 +165,7 @@ async def test_lists_walk_an_index_in_the_order_of_the_list(dsn: str, full: None
 async def committed_plans(
     store: Store, terms: dict[int, int], dsn: str
 ) -> list[tuple[str, str, str, str]]:
-    """Return the scans of the statements inside `commit_group_rows`, as the lane really ran them."""
+    """Return the scans of the statements inside `commit_group_rows`, as the lane ran them."""
     lane = store._lanes[0]  # noqa: SLF001 - the plans belong to the session of the lane
     messages: list[str] = []
     execution = run(0, "planned")
