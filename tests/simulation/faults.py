@@ -40,7 +40,7 @@ def plan(world: World, kinds: list[str] | None = None) -> list[str]:
         at = dice.uniform(FIRST_SECONDS, shape.fault_seconds - 1.0)
         span = min(_span(dice), shape.fault_seconds - at)
         drawn.append(f"{kind} at {at:.2f} for {span:.2f}")
-        _schedule(world, KINDS[kind], Random(dice.getrandbits(64)), at, span)  # noqa: S311 - seeded
+        _schedule(world, KINDS[kind], Random(dice.getrandbits(64)), at, span)  # noqa: S311 - seeded dice
     return drawn
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from datetime import timedelta
@@ -22,7 +23,7 @@ RESTART_SECONDS = 1.0
 AMQP_URL = "amqp://odin:odin@broker:5672/"
 
 
-class Node:
+class Node(ABC):
     """A machine with one program that is started again and again.
 
     Attributes:
@@ -98,9 +99,9 @@ class Node:
 
         process.call_soon(tell)
 
+    @abstractmethod
     def program(self) -> Callable[[asyncio.Event], Coroutine[Any, Any, None]]:
         """Return what runs; called in the process."""
-        raise NotImplementedError
 
 
 class EngineNode(Node):

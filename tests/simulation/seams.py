@@ -48,7 +48,7 @@ class _Session:
 class _App:
     """An engine's HTTP application: its backend, and the routes of its links."""
 
-    def __init__(self, backend: Any, mount: Callable[[Any], None]) -> None:  # noqa: ANN401 - EngineBackend
+    def __init__(self, backend: Any, mount: Callable[[Any], None]) -> None:  # noqa: ANN401 - the EngineBackend
         self.backend = backend
         self.routes: list[Any] = []
         self.router = self
@@ -74,7 +74,7 @@ async def _no_check(dsn: str) -> None:
     del dsn
 
 
-def _create_app(backend: Any, *, token: str | None, mount: Callable[[Any], None]) -> _App:  # noqa: ANN401 - EngineBackend
+def _create_app(backend: Any, *, token: str | None, mount: Callable[[Any], None]) -> _App:  # noqa: ANN401 - the EngineBackend
     del token
     process = here()
     process.world.node_began(process, backend._node)  # noqa: SLF001 - the judges look inside
