@@ -13,8 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
+
+
+class Timer(Protocol):
+    """A call that is to come."""
+
+    def cancel(self) -> None:
+        """Let it not come; nothing happens if it has."""
+        ...
 
 
 class Clock(Protocol):
@@ -30,6 +39,10 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Return after at least `seconds`."""
+        ...
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        """Have the running loop call `callback` after at least `seconds`."""
         ...
 
 
@@ -48,6 +61,10 @@ class SystemClock:
         """Return after at least `seconds`."""
         await asyncio.sleep(seconds)
 
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        """Have the running loop call `callback` after at least `seconds`."""
+        return asyncio.get_running_loop().call_later(seconds, callback)
+
 
 _SPAN_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -62,10 +79,24 @@ async def pause(clock: Clock, stop: asyncio.Event, seconds: float) -> bool:
     """
     if stop.is_set():
         return True
-    async with asyncio.TaskGroup() as group:
-        sleeping = group.create_task(clock.sleep(seconds), name="pause")
-        stopping = group.create_task(stop.wait(), name="pause until stop")
-        await asyncio.wait({sleeping, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        sleeping.cancel()
-        stopping.cancel()
+    # A timer that ends the wait as `asyncio.timeout` does, but by the clock: no task, no future.
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("a pause outside of a task")
+    cancels_before, is_over = task.cancelling(), False
+
+    def end() -> None:
+        nonlocal is_over
+        if not stop.is_set():
+            is_over = True
+            task.cancel()
+
+    timer = clock.call_later(seconds, end)
+    try:
+        await stop.wait()
+    except asyncio.CancelledError:
+        if not is_over or task.uncancel() > cancels_before:
+            raise
+    finally:
+        timer.cancel()
     return stop.is_set()

@@ -12,6 +12,7 @@ import aio_pika
 
 from odin.core.wire import TaskEntry
 from odin.errors import NotPublishedError
+from odin.runtime.clock import Timer
 from relay.publisher import Callables
 from relay.transport import OutboxRow
 
@@ -129,6 +130,13 @@ class ManualClock:
         self._count += 1
         heapq.heappush(self._sleepers, (self._now + seconds, self._count, waiter))
         await waiter
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        waiter: Waiter = asyncio.get_running_loop().create_future()
+        self._count += 1
+        heapq.heappush(self._sleepers, (self._now + seconds, self._count, waiter))
+        waiter.add_done_callback(lambda done: None if done.cancelled() else callback())
+        return waiter  # type: ignore[return-value] # cancel() says whether it could, which is more
 
     async def advance(self, seconds: float) -> None:
         """Let `seconds` pass, waking every sleeper at its time."""

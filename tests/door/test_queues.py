@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import aio_pika
 import msgspec
@@ -162,3 +162,6 @@ class _Hurried(SystemClock):
 
     async def sleep(self, seconds: float) -> None:  # noqa: ARG002 - the clock's interface
         await asyncio.sleep(0)
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> asyncio.Handle:  # noqa: ARG002 - the clock's interface
+        return asyncio.get_running_loop().call_soon(callback)

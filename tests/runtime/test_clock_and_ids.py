@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from datetime import UTC
 from uuid import UUID
 
 from odin.core.ids import check_id, check_run_id
-from odin.runtime.clock import SystemClock, pause
+from odin.runtime.clock import SystemClock, Timer, pause
 from odin.runtime.ids import Ids, SeededIds, SystemIds, uuid7
 
 
@@ -25,9 +26,9 @@ async def test_a_pause_ends_at_once_when_the_stop_is_set() -> None:
     stop, started = asyncio.Event(), asyncio.Event()
 
     class Forever(SystemClock):
-        async def sleep(self, seconds: float) -> None:  # noqa: ARG002 - lasts for ever
+        def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:  # noqa: ARG002 - lasts for ever
             started.set()
-            await asyncio.Event().wait()
+            return super().call_later(3_600, callback)
 
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         pausing = group.create_task(pause(Forever(), stop, 3_600))
@@ -42,6 +43,39 @@ async def test_a_pause_that_is_not_stopped_lasts_and_says_so() -> None:
     before = clock.boottime()
     assert not await pause(clock, asyncio.Event(), 0.02)
     assert clock.boottime() - before >= 0.02
+
+
+async def test_a_pause_lets_its_task_be_cancelled_and_leaves_no_timer() -> None:
+    made: list[asyncio.TimerHandle] = []
+
+    class Watched(SystemClock):
+        def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+            made.append(asyncio.get_running_loop().call_later(seconds, callback))
+            return made[-1]
+
+    stop = asyncio.Event()
+    for cancels_at_its_end in (False, True):
+        pausing = asyncio.create_task(pause(Watched(), stop, 0 if cancels_at_its_end else 3_600))
+        await asyncio.sleep(0)
+        if cancels_at_its_end:  # its time is up and it is cancelled, both before it runs again
+            asyncio.get_running_loop().call_soon(pausing.cancel)
+        else:
+            pausing.cancel()
+        await asyncio.wait({pausing})
+        assert pausing.cancelled()
+        assert made[-1].cancelled() or cancels_at_its_end
+    assert len(made) == 2
+
+
+async def test_a_pause_that_is_over_leaves_its_task_as_it_was() -> None:
+    stop = asyncio.Event()
+    task = asyncio.current_task()
+    assert task is not None
+    for _ in range(3):
+        assert not await pause(SystemClock(), stop, 0)
+        assert task.cancelling() == 0
+    asyncio.get_running_loop().call_soon(stop.set)
+    assert await pause(SystemClock(), stop, 0)
 
 
 def test_the_wall_clock_is_aware_and_utc() -> None:

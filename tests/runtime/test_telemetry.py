@@ -45,6 +45,10 @@ class HandClock:
         self.now += seconds
         await asyncio.sleep(0)
 
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> asyncio.Handle:
+        self.now += seconds
+        return asyncio.get_running_loop().call_soon(callback)
+
 
 @pytest.fixture
 def node() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -50,6 +51,10 @@ class SimClock:
     async def sleep(self, seconds: float) -> None:
         """Return after at least `seconds` by the node's own crystal."""
         await asyncio.sleep(seconds / self._rate)
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        """Call back, in the process that runs now, after `seconds` by the node's own crystal."""
+        return self._loop.call_later(seconds / self._rate, callback)
 
     def step_wall(self, seconds: float) -> None:
         """Set the time of day forward or back, as an administrator or NTP would."""

@@ -25,6 +25,7 @@ from zlib import crc32
 
 from .loop_parts import (
     PROCESS,
+    REACHING_OUT,
     DeadlockError,
     Process,
     RealWorldError,
@@ -37,6 +38,7 @@ from .loop_parts import (
     drop,
     label_of,
     mark_of,
+    refusal,
 )
 
 if TYPE_CHECKING:
@@ -49,38 +51,6 @@ Ts = TypeVarTuple("Ts")
 START_SECONDS: Final = 1_000.0
 _SWEPT_AT: Final = 256
 _MASK: Final = (1 << 61) - 1
-_REAL: Final = [
-    "add_reader",
-    "add_signal_handler",
-    "add_writer",
-    "connect_accepted_socket",
-    "connect_read_pipe",
-    "connect_write_pipe",
-    "create_connection",
-    "create_datagram_endpoint",
-    "create_server",
-    "create_unix_connection",
-    "create_unix_server",
-    "getaddrinfo",
-    "getnameinfo",
-    "remove_reader",
-    "remove_signal_handler",
-    "remove_writer",
-    "run_forever",
-    "sendfile",
-    "sock_accept",
-    "sock_connect",
-    "sock_recv",
-    "sock_recv_into",
-    "sock_recvfrom",
-    "sock_recvfrom_into",
-    "sock_sendall",
-    "sock_sendfile",
-    "sock_sendto",
-    "start_tls",
-    "subprocess_exec",
-    "subprocess_shell",
-]
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -115,6 +85,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.steps_max = steps_max
         self.instant_steps_max = instant_steps_max
         self.dice = self.dice_for("loop")
+        self._tie = self.dice.random
         self.unhandled: list[dict[str, Any]] = []
         self.reported: list[dict[str, Any]] = []
         self.trace_lines: list[str] | None = None
@@ -139,11 +110,11 @@ class SimLoop(asyncio.BaseEventLoop):
     @property
     def trace_hash(self) -> int:
         """A running check over every step, its time and its task, and over what was noted."""
-        return self._trace
+        return self._trace & _MASK
 
     def note(self, text: str) -> None:
         """Put something that must be the same in every run of the seed into the trace."""
-        self._trace ^= crc32(f"{self.now!r} {text}".encode(), self._trace & 0xFFFF_FFFF)
+        self._trace = hash((self._trace, crc32(f"{self.now!r} {text}".encode())))
         if self.trace_lines is not None:
             self.trace_lines.append(f"{self.now:.6f} {text}")
 
@@ -186,35 +157,46 @@ class SimLoop(asyncio.BaseEventLoop):
             if handle.is_dead:
                 continue
             process = handle.process
-            if process is not None and process.holds_back(handle):
+            if process is not None and process.is_held:
+                process.hold(handle)
                 continue
             self.steps += 1
             instant_steps += 1
-            self._trace = (self._trace * 1_000_003 ^ hash(self.now) ^ mark_of(handle)) & _MASK
+            callback = handle._callback  # noqa: SLF001 - a call less in every step
+            self._trace = hash((self._trace, mark_of(callback)))
             if self.trace_lines is not None:
                 self.trace_lines.append(f"{self.now:.6f} . {label_of(handle)}")
-            handle.run()
-            if self.unhandled:
-                raise UnhandledError(self.unhandled[0])
-            if instant_steps > self.instant_steps_max or self.steps > self.steps_max:
-                raise StepLimitError(
-                    f"{self.steps} steps at {self.now:.6f} s, last: {label_of(handle)}"
-                )
+            try:
+                handle._context.run(callback, *handle._args)  # noqa: SLF001 - the same
+            except Exception as error:  # noqa: BLE001 - the run ends with it
+                handle.failed(error)
+            if self.unhandled or instant_steps > self.instant_steps_max:
+                self._give_up(handle)
+
+    def _give_up(self, handle: SimHandle) -> NoReturn:
+        if self.unhandled:
+            raise UnhandledError(self.unhandled[0])
+        raise StepLimitError(f"{self.steps} steps at {self.now:.6f} s, last: {label_of(handle)}")
 
     def _advance(self, limit: float) -> None:
         """Jump to the next timer, and make ready whatever is due then."""
-        timers = self._timers
+        timers, pop = self._timers, heapq.heappop
         while timers and timers[0][3].is_dead:
-            heapq.heappop(timers)
+            pop(timers)
         if not timers:
             raise DeadlockError([str(task) for task in self.tasks()])
         when = timers[0][0]
         if when > limit:
             self.now = limit
             raise VirtualTimeoutError([str(task) for task in self.tasks()])
-        self.now = max(self.now, when)
-        while timers and timers[0][0] <= self.now:
-            self._queue.append(heapq.heappop(timers)[3])
+        if self.steps > self.steps_max:
+            raise StepLimitError(f"{self.steps} steps at {self.now:.6f} s")
+        now = self.now = max(self.now, when)
+        self._trace = hash((self._trace, now))
+        while timers and timers[0][0] <= now:
+            handle = pop(timers)[3]
+            if not handle.is_dead:
+                self._queue.append(handle)
 
     def tasks(self) -> list[SimTask[Any]]:
         """Return the tasks that are not done, in the order in which they were made."""
@@ -256,7 +238,9 @@ class SimLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Run `callback` after `delay` virtual seconds."""
-        return self.call_at(self.now + delay, callback, *args, context=context)
+        handle = SimHandle(callback, args, self, context, self.now + delay)
+        self._wait(handle)
+        return handle
 
     def call_at(
         self,
@@ -267,14 +251,18 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         """Run `callback` at the virtual instant `when`."""
         handle = SimHandle(callback, args, self, context, when)
-        if not self._discarding:
-            tie = self.dice.random() if self._shuffle_ties else 0.0
-            heapq.heappush(self._timers, (when, tie, self.next_sequence(), handle))
+        self._wait(handle)
         return handle
+
+    def _wait(self, handle: SimHandle) -> None:
+        if not self._discarding:
+            tie = self._tie() if self._shuffle_ties else 0.0
+            self._sequence += 1
+            heapq.heappush(self._timers, (handle.when(), tie, self._sequence, handle))
 
     def create_future(self) -> SimFuture[Any]:
         """Return a future with a number of its own."""
-        return SimFuture(self)
+        return SimFuture(loop=self)
 
     def create_task(  # type: ignore[override] # the base takes generators, too
         self,
@@ -369,16 +357,8 @@ class SimLoop(asyncio.BaseEventLoop):
         held.append(cast("AsyncGeneratorType[Any, Any]", generator))
 
 
-def _refusal(name: str) -> Callable[..., NoReturn]:
-    def refuse(_self: SimLoop, *_args: object, **_kwargs: object) -> NoReturn:
-        raise RealWorldError(f"loop.{name} reaches out of the simulation")
-
-    refuse.__name__ = name
-    return refuse
-
-
-for _name in _REAL:
-    setattr(SimLoop, _name, _refusal(_name))
+for _name in REACHING_OUT:
+    setattr(SimLoop, _name, refusal(_name))
 
 __all__ = [
     "PROCESS",

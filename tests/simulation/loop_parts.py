@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections import deque
 from contextvars import Context, ContextVar, copy_context
-from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple, cast
 from zlib import crc32
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Process:
 
     Attributes:
         name: For traces and deaths.
+        is_held: Whether nothing of it may run now: it is frozen or dead.
         on_end: Called, outside of the process, as it is killed: to cut its connections.
     """
 
@@ -66,6 +67,7 @@ class Process:
         self.name = name
         self.is_alive = True
         self.is_frozen = False
+        self.is_held = False
         self.on_end: list[Callable[[], None]] = []
         self._held: deque[SimHandle] = deque()
         self._context = copy_context()
@@ -91,6 +93,7 @@ class Process:
             return
         self.loop.note(f"kill {self.name}")
         self.is_alive = False
+        self.is_held = True
         self._held.clear()
         callbacks, self.on_end = self.on_end, []
         for callback in callbacks:
@@ -99,23 +102,20 @@ class Process:
     def freeze(self) -> None:
         """Stop the process where it is: what it should do waits for `thaw`."""
         self.loop.note(f"freeze {self.name}")
-        self.is_frozen = True
+        self.is_frozen = self.is_held = True
 
     def thaw(self) -> None:
         """Let the process go on with everything that has become due meanwhile, in its order."""
         self.loop.note(f"thaw {self.name}")
         self.is_frozen = False
+        self.is_held = not self.is_alive
         while self._held:
             self.loop.requeue(self._held.popleft())
 
-    def holds_back(self, handle: SimHandle) -> bool:
-        """Return whether the handle must not run now; a frozen process keeps it."""
-        if not self.is_alive:
-            return True
-        if self.is_frozen:
+    def hold(self, handle: SimHandle) -> None:
+        """Take what must not run now: a frozen process keeps it, a dead one has no use for it."""
+        if self.is_alive:
             self._held.append(handle)
-            return True
-        return False
 
 
 PROCESS: Final[ContextVar[Process | None]] = ContextVar("simulated process", default=None)
@@ -145,16 +145,19 @@ class InOrder:
 
 
 class SimFuture(asyncio.Future[T]):
-    """A future that hashes by its number, so that sets of futures have one order."""
+    """A future that hashes by a number, so that sets of futures have one order.
+
+    Few are ever put into a set, so the number is drawn when it is first asked for.
+    """
 
     __slots__ = ("sequence",)
 
-    def __init__(self, loop: SimLoop) -> None:
-        self.sequence = loop.next_sequence()
-        super().__init__(loop=loop)
-
     def __hash__(self) -> int:
-        return self.sequence
+        try:
+            return self.sequence
+        except AttributeError:
+            self.sequence: int = cast("SimLoop", self.get_loop()).next_sequence()
+            return self.sequence
 
 
 class SimTask(asyncio.Task[T]):
@@ -184,7 +187,7 @@ class SimTask(asyncio.Task[T]):
 class SimHandle(asyncio.TimerHandle):
     """A callback in the queue or waiting for its time, and the process that it belongs to."""
 
-    __slots__ = ("is_dead", "loop", "process")
+    __slots__ = ("is_dead", "process")
 
     def __init__(
         self,
@@ -198,24 +201,18 @@ class SimHandle(asyncio.TimerHandle):
         self._callback = callback
         self._args = args
         self._loop = loop
-        self._context = context if context is not None else copy_context()
-        self._cancelled = self.is_dead = False
-        self._repr = None
-        self._source_traceback = None
+        if context is None:
+            context = copy_context()
+        self._context = context
+        self._cancelled = self.is_dead = self._scheduled = False
+        self._repr = self._source_traceback = None
         self._when = when
-        self._scheduled = False
-        self.loop = loop
-        self.process = self._context.get(PROCESS)
+        self.process = context.get(PROCESS)
 
-    def run(self) -> None:
-        """Call back; an error goes to the loop's exception handler."""
-        try:
-            self._context.run(self._callback, *self._args)
-        except Exception as error:  # noqa: BLE001 - the loop ends the run with it
-            message = f"error in {label_of(self)}"
-            self.loop.call_exception_handler(
-                {"message": message, "exception": error, "handle": self}
-            )
+    def failed(self, error: Exception) -> None:
+        """Tell the loop's exception handler of an error of the callback."""
+        message = f"error in {label_of(self)}"
+        self._loop.call_exception_handler({"message": message, "exception": error, "handle": self})
 
     def cancel(self) -> None:
         """Forget the callback."""
@@ -241,9 +238,8 @@ def label_of(handle: SimHandle) -> str:
 _marks: Final[dict[str, int]] = {}
 
 
-def mark_of(handle: SimHandle) -> int:
+def mark_of(callback: Callable[..., object]) -> int:
     """Return a number of who is about to run that is the same in every process."""
-    callback = handle.callback
     owner = getattr(callback, "__self__", None)
     if type(owner) is SimTask:
         return owner.sequence
@@ -276,3 +272,48 @@ def _end(close: Callable[[], object]) -> None:
         except BaseException:  # noqa: BLE001 - whatever it ended with (a group, too), it ended
             return
         return
+
+
+REACHING_OUT: Final = [
+    "add_reader",
+    "add_signal_handler",
+    "add_writer",
+    "connect_accepted_socket",
+    "connect_read_pipe",
+    "connect_write_pipe",
+    "create_connection",
+    "create_datagram_endpoint",
+    "create_server",
+    "create_unix_connection",
+    "create_unix_server",
+    "getaddrinfo",
+    "getnameinfo",
+    "remove_reader",
+    "remove_signal_handler",
+    "remove_writer",
+    "run_forever",
+    "sendfile",
+    "sock_accept",
+    "sock_connect",
+    "sock_recv",
+    "sock_recv_into",
+    "sock_recvfrom",
+    "sock_recvfrom_into",
+    "sock_sendall",
+    "sock_sendfile",
+    "sock_sendto",
+    "start_tls",
+    "subprocess_exec",
+    "subprocess_shell",
+]
+"""What an event loop has for the world outside, and a simulated one refuses."""
+
+
+def refusal(name: str) -> Callable[..., NoReturn]:
+    """Return a method that says that `loop.<name>` is not to be had."""
+
+    def refuse(_self: SimLoop, *_args: object, **_kwargs: object) -> NoReturn:
+        raise RealWorldError(f"loop.{name} reaches out of the simulation")
+
+    refuse.__name__ = name
+    return refuse

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any, Self
 from unittest.mock import patch
 
+from odin.core.instance import Instance
 from odin.errors import InternalError, OdinError
 from tests.simulation.broker_client import Consumer, Publisher
 from tests.simulation.network import Door, End, WebSocket, Work
@@ -204,11 +205,12 @@ class _ClientDice:
 @contextmanager
 def sealed() -> Iterator[None]:
     """Run the block with every seam closed: nothing reaches a socket, a thread or a real clock."""
-    patches = [patch(name, new) for name, new in _replacements()]
-    for one in patches:
-        one.start()
-    try:
-        yield
-    finally:
+    patches: list[AbstractContextManager[object]] = [
+        *(patch(name, new) for name, new in _replacements()),
+        # The budget of a workflow task is CPU time, which no seed decides.
+        patch.dict(Instance.__init__.__kwdefaults__, cpu_time=lambda: 0.0),
+    ]
+    with ExitStack() as stack:
         for one in patches:
-            one.stop()
+            stack.enter_context(one)
+        yield
