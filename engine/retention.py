@@ -1,16 +1,18 @@
-"""Closed runs go after a while: paced, a bounded batch of one shard at a time, under the fence."""
+"""Closed runs go after a while: paced, a bounded batch of a lane at a time, under the fence."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Final, Protocol
 
-from odin.errors import NotOwnerError, OdinError
+from odin.errors import OdinError
 from odin.runtime.clock import pause
 
+from .lane import Lane
 from .shards import Shards
-from .term import Term
+from .store.retention import Deleted
 
 log = logging.getLogger(__name__)
 
@@ -23,9 +25,9 @@ class DeletesRuns(Protocol):
     """The store as retention sees it."""
 
     async def delete_closed(
-        self, shard_id: int, range_id: int, *, before_us: int, limit: int
-    ) -> list[str]:
-        """Delete runs that closed before an instant; return their ids."""
+        self, terms: Mapping[int, int], *, before_us: int, limit: int, lane: int = 0
+    ) -> Deleted:
+        """Delete runs of these shards that closed before an instant."""
         ...
 
 
@@ -39,31 +41,38 @@ class Retention:
         self.deleted_count = 0
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Go round all shards, again and again, until told to stop."""
+        """Go round the lanes, again and again, until told to stop."""
         clock = self._shards.clock
         while not await pause(clock, stop, ROUND_SECONDS):
-            for term in list(self._shards.terms.values()):
-                while not stop.is_set() and await self._batch(term) == BATCH:
+            for number, lane in enumerate(self._shards.lanes):
+                while not stop.is_set() and await self._batch(number, lane) == BATCH:
                     await clock.sleep(BATCH_PAUSE_SECONDS)
 
-    async def _batch(self, term: Term) -> int:
-        """Delete one batch of a shard; return how many runs went."""
-        if not term.is_serving:
+    async def _batch(self, number: int, lane: Lane) -> int:
+        """Delete one batch of a lane's shards, in one call; return how many runs went."""
+        shards = self._shards
+        terms = {
+            term.shard_id: term
+            for term in shards.terms.values()
+            if term.is_serving and shards.lane_of(term.shard_id) is lane
+        }
+        if not terms:
             return 0
-        before_us = self._shards.now_us() - self._keep_us
+        ranges = {shard_id: term.range_id for shard_id, term in terms.items()}
+        before_us = shards.now_us() - self._keep_us
         try:
-            gone = await self._store.delete_closed(
-                term.shard_id, term.range_id, before_us=before_us, limit=BATCH
+            deleted = await self._store.delete_closed(
+                ranges, before_us=before_us, limit=BATCH, lane=number
             )
-        except NotOwnerError:
-            return 0  # the scan of ownership notices it too
         except OdinError as error:
             log.warning("retention in doubt", extra={"detail": str(error)})
-            await self._shards.lane_of(term.shard_id).doubt({term.shard_id: term.range_id}, error)
+            await lane.doubt(ranges, error)
             return 0
-        for run_id in gone:
+        # A refused shard has another owner; the scan of ownership notices it too.
+        for shard_id, run_id in deleted.runs:
+            term = terms[shard_id]
             run = term.runs.get(run_id)
             if run is not None:
                 term.remove(run)
-        self.deleted_count += len(gone)
-        return len(gone)
+        self.deleted_count += len(deleted.runs)
+        return len(deleted.runs)

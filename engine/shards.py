@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from odin.core.decide import Decision, OutboxTask
@@ -88,6 +88,11 @@ class Shards:
     def use_lanes(self, lanes: list[Lane]) -> None:
         """Set the lanes; a shard is always written by the same one."""
         self._lanes = lanes
+
+    @property
+    def lanes(self) -> Sequence[Lane]:
+        """All lanes; a shard is written by number `shard_id % len(lanes)`."""
+        return self._lanes
 
     def lane_of(self, shard_id: int) -> Lane:
         """Return the lane that writes the shard."""

@@ -2,33 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from .connections import SQL
+from .errors import CALL_ERRORS, write_error
 from .writes import Writes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What went, as shard and run id; nothing of the `refused` shards, whose terms are over."""
+
+    refused: frozenset[int]
+    runs: tuple[tuple[int, str], ...]
 
 
 class Retention(Writes):
-    """What an owner deletes of its shard."""
+    """What an owner deletes of its shards."""
 
     async def delete_closed(
-        self, shard_id: int, range_id: int, *, before_us: int, limit: int
-    ) -> list[str]:
-        """Delete up to `limit` runs that closed before `before_us`, and return their run ids.
+        self, terms: Mapping[int, int], *, before_us: int, limit: int, lane: int = 0
+    ) -> Deleted:
+        """Delete up to `limit` runs that closed before `before_us`, those closed longest ago first.
 
         Their requests are given an end 24 h after the closing, if no other run of the workflow id
-        is left; requests whose end has come are deleted too.
+        is left; requests whose end has come are deleted too, up to `limit` of each shard.
+
+        Args:
+            terms: Shard to range; the shards all belong to `lane`.
+            before_us: An instant of the database's clock, in us.
+            limit: The most that go in one call.
+            lane: The connection to use; groups of the same lane wait.
 
         Raises:
-            NotOwnerError: The term is over; nothing was deleted.
             WriteRaisedError: Rolled back.
-            OutcomeUnknownError: Nobody knows. Bump the shard, then read.
+            OutcomeUnknownError: Nobody knows. Bump the shards, then read.
         """
-        async with self.fenced(shard_id, range_id) as connection:
-            await connection.execute(SQL["plan_by_index"])
-            rows = await connection.fetch(SQL["closed_before"], shard_id, before_us, limit)
-            run_ids = [row[0] for row in rows]
-            if run_ids:
-                await connection.execute(SQL["end_requests"], shard_id, run_ids)
-                await connection.execute(SQL["delete_events"], shard_id, run_ids)
-                await connection.execute(SQL["delete_executions"], shard_id, run_ids)
-            await connection.execute(SQL["delete_requests"], shard_id, limit)
-        return run_ids
+        ranges = list(terms.values())
+        arguments = [self.incarnation, list(terms), ranges, before_us, limit]
+        try:
+            row = await self._lanes[lane].fetchrow(SQL["delete_closed"], arguments)
+        except CALL_ERRORS as error:
+            raise write_error(error, f"retention of {len(terms)} shards") from error
+        assert row is not None, "a function always yields a row"  # noqa: S101 - for the type checker
+        return Deleted(frozenset(row[0]), tuple(zip(row[1], row[2], strict=True)))

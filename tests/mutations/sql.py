@@ -7,6 +7,7 @@ from typing import Final
 from .mutation import COMMIT, Edit, Mutation
 
 INITIAL: Final = "schema/0001_initial.sql"
+RETENTION: Final = "schema/0007_delete_closed.sql"
 SHARD: Final = "engine/store/shard.sql"
 NODE: Final = "engine/store/node.sql"
 FENCE: Final = "tests/store/test_fence.py::test_"
@@ -246,7 +247,15 @@ SQL: Final = (
         "WHERE shard_id = $1 AND owner = $2 AND range_id = $3",
         "WHERE shard_id = $1 AND owner = $2 AND $3::bigint > 0",
         FENCE + "rare_work_of_an_old_term_is_refused",
+    ),
+    one(
+        "retention without a fence",
+        RETENTION,
+        "        WHERE s.owner = p_incarnation AND s.range_id = term.range_id\n",
+        "",
         "tests/store/test_retention.py::test_an_owner_whose_term_is_over_deletes_nothing",
+        "tests/store/test_retention.py"
+        "::test_a_lost_shard_keeps_its_runs_and_costs_the_others_nothing",
     ),
     one(
         "rare work without a lock",
@@ -264,15 +273,15 @@ SQL: Final = (
     ),
     one(
         "a run goes before its messages",
-        "engine/store/retention.sql",
-        "o.shard_id = $1 AND starts_with",
+        RETENTION,
+        "o.shard_id = held.shard_id AND starts_with",
         "false AND starts_with",
         "tests/store/test_retention.py"
         "::test_no_run_goes_while_a_message_of_its_shard_to_another_run_is_on_its_way",
     ),
     one(
         "requests go with their run",
-        "engine/store/retention.sql",
+        RETENTION,
         "last.closed_at + interval '24 hours'",
         "'-infinity'::timestamptz",
         "tests/store/test_retention.py::test_a_request_outlives_its_run_by_a_day_after_the_closing",

@@ -12,14 +12,15 @@ from .store_scene import SECOND_US, SHARDS, Scene
 
 
 def delete_closed(scene: Scene, numbers: Numbers) -> None:
-    shard_id, limit = numbers.below(SHARDS), 1 + numbers.below(3)
-    who = owner_of(scene, numbers, shard_id)
-    range_id = terms_of(scene, numbers, {shard_id})[shard_id]
+    shard_ids = sorted({numbers.below(SHARDS) for _ in range(1 + numbers.below(2))})
+    limit = 1 + numbers.below(3)
+    who = owner_of(scene, numbers, shard_ids[0])
+    terms = terms_of(scene, numbers, set(shard_ids))
     before_us = scene.began_us - (0, 0, 2, 40)[numbers.below(4)] * 3_600 * SECOND_US
     scene.call(
         "delete_closed",
         who,
-        lambda store: store.delete_closed(shard_id, range_id, before_us=before_us, limit=limit),
+        lambda store: store.delete_closed(terms, before_us=before_us, limit=limit),
     )
 
 

@@ -227,97 +227,71 @@ def _execution(image: Sequence[Any]) -> ExecutionRow:
     )  # fmt: skip
 
 
-# --- retention: several statements of one transaction; they read now and write at its end ---------
+# --- retention ------------------------------------------------------------------------------------
 
 
-def _closed_before(context: Context) -> tuple[list[Row], list[Write]]:
-    shard_id, before_us, limit = context.arguments
-    tables = context.tables
-    if any(
-        row.shard_id == shard_id and row.destination.startswith("shard:")
-        for row in tables.outbox.values()
-    ):
-        return [], []
-    rows = sorted(
-        (row.closed_us, row.run_id, row.namespace, row.workflow_id)
-        for row in tables.execution.values()
-        if row.shard_id == shard_id and row.closed_us is not None and row.closed_us < before_us
-    )
-    return [row[1:] for row in rows[:limit]], []
-
-
-def _end_requests(context: Context) -> tuple[list[Row], list[Write]]:
-    shard_id, run_ids = context.arguments
+def _delete_closed(context: Context) -> tuple[list[Row], list[Write]]:
+    """What `delete_closed_runs` does: the runs first, then the requests whose end has come."""
+    _, shard_ids, _, before_us, limit = context.arguments
+    held = [one for one in shard_ids if ("shard", one) in context.held]
+    runs = _closed_before(context.tables, held, before_us, limit)
 
     def write(_txid: int) -> None:
         tables = context.tables
-        for key, ends_us in _last_closings(tables, shard_id, run_ids):
+        for key, ends_us in _last_closings(tables, runs):
             for row in tables.request.values():
                 if (row.shard_id, row.namespace, row.workflow_id) == key and row.expires_us is None:
                     row.expires_us = ends_us
+        for shard_id, run_id in runs:
+            tables.event.pop((shard_id, run_id), None)
+            tables.delete_execution(shard_id, run_id)
+        for shard_id in held:
+            _delete_requests(tables, shard_id, limit, context.now_us)
 
-    return [], [write]
+    refused = [one for one in shard_ids if one not in held]
+    return [(refused, [one for one, _ in runs], [run_id for _, run_id in runs])], [write]
+
+
+def _closed_before(
+    tables: Tables, held: Sequence[int], before_us: int, limit: int
+) -> list[tuple[int, str]]:
+    waiting = {
+        row.shard_id for row in tables.outbox.values() if row.destination.startswith("shard:")
+    }
+    rows = sorted(
+        (row.closed_us, row.run_id, row.shard_id)
+        for row in tables.execution.values()
+        if row.shard_id in held
+        and row.shard_id not in waiting
+        and row.closed_us is not None
+        and row.closed_us < before_us
+    )
+    return [(shard_id, run_id) for _, run_id, shard_id in rows[:limit]]
 
 
 def _last_closings(
-    tables: Tables, shard_id: int, run_ids: Iterable[str]
+    tables: Tables, runs: Iterable[tuple[int, str]]
 ) -> list[tuple[tuple[int, str, str], int]]:
     """Return the workflow ids of which no other run is left, and when their requests end."""
-    gone, found = set(run_ids), []
-    for key, runs in tables.by_workflow.items():
-        if key[0] == shard_id and gone.issuperset(row.run_id for row in runs):
-            found.append((key, max(row.closed_us or 0 for row in runs) + _DAY_US))
-    return found
+    gone = {run_id for _, run_id in runs}
+    return [
+        (key, max(row.closed_us or 0 for row in rows) + _DAY_US)
+        for key, rows in tables.by_workflow.items()
+        if rows and gone.issuperset(row.run_id for row in rows)
+    ]
 
 
-def _delete_events(context: Context) -> tuple[list[Row], list[Write]]:
-    shard_id, run_ids = context.arguments
-
-    def write(_txid: int) -> None:
-        for run_id in run_ids:
-            context.tables.event.pop((shard_id, run_id), None)
-
-    return [], [write]
-
-
-def _delete_executions(context: Context) -> tuple[list[Row], list[Write]]:
-    shard_id, run_ids = context.arguments
-
-    def write(_txid: int) -> None:
-        for run_id in run_ids:
-            row = context.tables.execution.get((shard_id, run_id))
-            if row is not None and row.closed_us is not None:
-                context.tables.delete_execution(shard_id, run_id)
-
-    return [], [write]
-
-
-def _delete_requests(context: Context) -> tuple[list[Row], list[Write]]:
-    shard_id, limit = context.arguments
-
-    def write(_txid: int) -> None:
-        tables, now_us = context.tables, context.now_us
-        over = sorted(
-            (row.expires_us, key)
-            for key, row in tables.request.items()
-            if key[0] == shard_id and row.expires_us is not None and row.expires_us < now_us
-        )
-        for _, key in over[:limit]:
-            del tables.request[key]
-
-    return [], [write]
-
-
-def _nothing(_context: Context) -> tuple[list[Row], list[Write]]:
-    return [], []
+def _delete_requests(tables: Tables, shard_id: int, limit: int, now_us: int) -> None:
+    over = sorted(
+        (row.expires_us, key)
+        for key, row in tables.request.items()
+        if key[0] == shard_id and row.expires_us is not None and row.expires_us < now_us
+    )
+    for _, key in over[:limit]:
+        del tables.request[key]
 
 
 STATEMENTS: Final[dict[str, Statement]] = {
     "commit_group": Statement(_commit_group, _locks, judge=_judge_terms),
-    "plan_by_index": Statement(_nothing),
-    "closed_before": Statement(_closed_before),
-    "end_requests": Statement(_end_requests),
-    "delete_events": Statement(_delete_events),
-    "delete_executions": Statement(_delete_executions),
-    "delete_requests": Statement(_delete_requests),
+    "delete_closed": Statement(_delete_closed, _locks, judge=_judge_terms),
 }
