@@ -19,6 +19,8 @@ AS $$
 DECLARE
     v_held integer[];
     v_runs uuid[];
+    v_last record;
+    v_over record;
 BEGIN
     SELECT coalesce(array_agg(held.shard_id), '{}') INTO v_held
     FROM (
@@ -56,9 +58,8 @@ BEGIN
     ) AS e;
 
     IF cardinality(v_runs) > 0 THEN
-        UPDATE request AS r
-        SET expires_at = last.closed_at + interval '24 hours'
-        FROM (
+        -- One by one: joined, a plan made while there were no requests reads all of them.
+        FOR v_last IN
             SELECT gone.shard_id, gone.namespace, gone.workflow_id, max(e.closed_at) AS closed_at
             FROM unnest(shard_ids, v_runs) AS wanted (shard_id, run_id)
             JOIN execution AS gone
@@ -69,11 +70,14 @@ BEGIN
                AND e.workflow_id = gone.workflow_id
             GROUP BY gone.shard_id, gone.namespace, gone.workflow_id
             HAVING bool_and(e.run_id = ANY (v_runs))
-        ) AS last
-        WHERE r.shard_id = last.shard_id
-          AND r.namespace = last.namespace
-          AND r.workflow_id = last.workflow_id
-          AND r.expires_at IS NULL;
+        LOOP
+            UPDATE request AS r
+            SET expires_at = v_last.closed_at + interval '24 hours'
+            WHERE r.shard_id = v_last.shard_id
+              AND r.namespace = v_last.namespace
+              AND r.workflow_id = v_last.workflow_id
+              AND r.expires_at IS NULL;
+        END LOOP;
 
         DELETE FROM event AS e
         USING unnest(shard_ids, v_runs) AS gone (shard_id, run_id)
@@ -84,21 +88,22 @@ BEGIN
         WHERE e.shard_id = gone.shard_id AND e.run_id = gone.run_id AND e.closed_at IS NOT NULL;
     END IF;
 
-    DELETE FROM request AS r
-    USING (
-        SELECT over.shard_id, over.namespace, over.workflow_id, over.request_id
+    FOR v_over IN
+        SELECT over.namespace, over.workflow_id, over.request_id, held.shard_id
         FROM unnest(v_held) AS held (shard_id)
         CROSS JOIN LATERAL (
-            SELECT x.shard_id, x.namespace, x.workflow_id, x.request_id
+            SELECT x.namespace, x.workflow_id, x.request_id
             FROM request AS x
             WHERE x.shard_id = held.shard_id AND x.expires_at < clock_timestamp()
             ORDER BY x.expires_at
             LIMIT p_limit
         ) AS over
-    ) AS over
-    WHERE r.shard_id = over.shard_id
-      AND r.namespace = over.namespace
-      AND r.workflow_id = over.workflow_id
-      AND r.request_id = over.request_id;
+    LOOP
+        DELETE FROM request AS r
+        WHERE r.shard_id = v_over.shard_id
+          AND r.namespace = v_over.namespace
+          AND r.workflow_id = v_over.workflow_id
+          AND r.request_id = v_over.request_id;
+    END LOOP;
 END
 $$;

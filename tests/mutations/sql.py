@@ -282,7 +282,7 @@ SQL: Final = (
     one(
         "requests go with their run",
         RETENTION,
-        "last.closed_at + interval '24 hours'",
+        "v_last.closed_at + interval '24 hours'",
         "'-infinity'::timestamptz",
         "tests/store/test_retention.py::test_a_request_outlives_its_run_by_a_day_after_the_closing",
     ),

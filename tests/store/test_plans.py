@@ -166,10 +166,22 @@ async def committed_plans(
     store: Store, terms: dict[int, int], dsn: str
 ) -> list[tuple[str, str, str, str]]:
     """Return the scans of the statements inside `commit_group_rows`, as the lane ran them."""
-    lane = store._lanes[0]  # noqa: SLF001 - the plans belong to the session of the lane
-    messages: list[str] = []
     execution = run(0, "planned")
     await store.commit(starting(store.incarnation, terms, execution))
+    messages = await explained(store)
+    execution.next_event_id = 3
+    group = starting(store.incarnation, terms)
+    group.terms = {0: terms[0]}
+    group.updates[execution.run_id] = execution
+    group.outbox_deletes = [(0, 1)]
+    await store.commit(group)
+    return scans_of(messages)
+
+
+async def explained(store: Store) -> list[str]:
+    """Have the lane explain every statement from now on; return where the plans will stand."""
+    lane = store._lanes[0]  # noqa: SLF001 - the plans belong to the session of the lane
+    messages: list[str] = []
     async with lane.connection() as connection:
         connection.add_log_listener(lambda _, message: messages.append(str(message)))
         await connection.execute(
@@ -177,12 +189,10 @@ async def committed_plans(
             "SET auto_explain.log_nested_statements = on; SET auto_explain.log_format = json;"
             "SET client_min_messages = log"
         )
-    execution.next_event_id = 3
-    group = starting(store.incarnation, terms)
-    group.terms = {0: terms[0]}
-    group.updates[execution.run_id] = execution
-    group.outbox_deletes = [(0, 1)]
-    await store.commit(group)
+    return messages
+
+
+def scans_of(messages: list[str]) -> list[tuple[str, str, str, str]]:
     scans: list[tuple[str, str, str, str]] = []
     for message in messages:
         if found := re.search(r"plan:\s*(\{.*\})", message, re.DOTALL):
@@ -214,6 +224,42 @@ async def test_a_commit_is_planned_by_primary_keys_on_full_tables(
     dsn: str, store: Store, terms: dict[int, int], full: None
 ) -> None:
     check_commit(await committed_plans(store, terms, dsn))
+
+
+RETENTION = {
+    "execution": {"execution_closed", "execution_pkey", "execution_latest"},
+    "event": {"event_pkey"},
+    "request": {"request_expires", "request_pkey"},
+    "outbox": {"outbox_pkey", "outbox_due"},
+    "shard": {"shard_pkey"},
+}
+
+
+async def check_retention(store: Store, terms: dict[int, int]) -> None:
+    """Delete a batch, and look at how each of its statements found its rows."""
+    messages = await explained(store)
+    deleted = await store.delete_closed(terms, before_us=2**52, limit=10)
+    assert deleted.runs
+    check(scans_of(messages), RETENTION)
+
+
+@pytest.mark.parametrize("is_analyzed", [False, True])
+async def test_retention_is_planned_by_indexes_on_small_tables(
+    admin: "asyncpg.Connection[Any]", store: Store, terms: dict[int, int], *, is_analyzed: bool
+) -> None:
+    if is_analyzed:
+        await admin.execute("VACUUM ANALYZE")
+    old = run(0, "old", status="completed", closed_us=4_000_000_000_000_000)
+    old.workflow_task.state = "none"
+    await store.commit(starting(store.incarnation, terms, old))
+    await check_retention(store, terms)
+
+
+async def test_retention_is_planned_by_indexes_on_full_tables(
+    store: Store, terms: dict[int, int], admin: "asyncpg.Connection[Any]", full: None
+) -> None:
+    await admin.execute("DELETE FROM outbox")
+    await check_retention(store, terms)
 
 
 async def test_every_named_statement_is_valid_against_the_schema(
