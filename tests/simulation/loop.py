@@ -163,7 +163,9 @@ class SimLoop(asyncio.BaseEventLoop):
             self.steps += 1
             instant_steps += 1
             callback = handle._callback  # noqa: SLF001 - a call less in every step
-            self._trace = hash((self._trace, mark_of(callback)))
+            owner = getattr(callback, "__self__", None)
+            mark = owner.sequence if type(owner) is SimTask else mark_of(callback)
+            self._trace = hash((self._trace, mark))
             if self.trace_lines is not None:
                 self.trace_lines.append(f"{self.now:.6f} . {label_of(handle)}")
             try:
@@ -238,8 +240,9 @@ class SimLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Run `callback` after `delay` virtual seconds."""
-        handle = SimHandle(callback, args, self, context, self.now + delay)
-        self._wait(handle)
+        when = self.now + delay
+        handle = SimHandle(callback, args, self, context, when)
+        self._wait(when, handle)
         return handle
 
     def call_at(
@@ -251,14 +254,14 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         """Run `callback` at the virtual instant `when`."""
         handle = SimHandle(callback, args, self, context, when)
-        self._wait(handle)
+        self._wait(when, handle)
         return handle
 
-    def _wait(self, handle: SimHandle) -> None:
+    def _wait(self, when: float, handle: SimHandle) -> None:
         if not self._discarding:
             tie = self._tie() if self._shuffle_ties else 0.0
             self._sequence += 1
-            heapq.heappush(self._timers, (handle.when(), tie, self._sequence, handle))
+            heapq.heappush(self._timers, (when, tie, self._sequence, handle))
 
     def create_future(self) -> SimFuture[Any]:
         """Return a future with a number of its own."""
@@ -309,9 +312,8 @@ class SimLoop(asyncio.BaseEventLoop):
         """Return virtual seconds."""
         return self.now
 
-    def get_debug(self) -> bool:
-        """Return False: debug mode reads real clocks."""
-        return False
+    # Debug mode reads real clocks. Every future asks: `bool()` is False and no call of Python's.
+    get_debug = staticmethod(bool)
 
     def set_debug(self, enabled: bool) -> None:  # noqa: ARG002, FBT001 - asyncio's signature
         """Ignore the wish."""

@@ -239,10 +239,7 @@ _marks: Final[dict[str, int]] = {}
 
 
 def mark_of(callback: Callable[..., object]) -> int:
-    """Return a number of who is about to run that is the same in every process."""
-    owner = getattr(callback, "__self__", None)
-    if type(owner) is SimTask:
-        return owner.sequence
+    """Return a number of a function that is about to run, the same in every process."""
     name = getattr(callback, "__qualname__", "")
     mark = _marks.get(name)
     if mark is None:

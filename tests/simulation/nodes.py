@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from engine.lifetime import Engine
@@ -116,20 +117,27 @@ class EngineNode(Node):
     def program(self) -> Callable[[asyncio.Event], Coroutine[Any, Any, None]]:
         world, process = self.world, self.process
         assert process is not None
-        settings = EngineSettings(
-            postgres_dsn="postgresql://sim/sim",
-            amqp_url=AMQP_URL,
-            broker=Broker.RABBITMQ,
-            valkey_url=None,
-            http_host="127.0.0.1",
-            http_port=self.port,
-            node_id=self.host,
-            shard_count=world.shape.shard_count,
-            lanes=world.shape.lanes,
-            retention=timedelta(hours=6),
-        )
+        shape = world.shape
+        settings = _settings(self.host, self.port, shape.shard_count, shape.lanes)
         store_type = world.database.store_type(self.host)
         return Engine(settings, clock=process.clock, ids=process.ids, store_type=store_type).run
+
+
+@cache
+def _settings(host: str, port: int, shard_count: int, lanes: int) -> EngineSettings:
+    """Return an engine's settings; they are frozen, and reading them takes milliseconds."""
+    return EngineSettings(
+        postgres_dsn="postgresql://sim/sim",
+        amqp_url=AMQP_URL,
+        broker=Broker.RABBITMQ,
+        valkey_url=None,
+        http_host="127.0.0.1",
+        http_port=port,
+        node_id=host,
+        shard_count=shard_count,
+        lanes=lanes,
+        retention=timedelta(hours=6),
+    )
 
 
 class WorkerNode(Node):

@@ -7,12 +7,13 @@ Everything else of engines, relay and workers runs as it is, `engine.lifetime.En
 from __future__ import annotations
 
 import asyncio
+import pkgutil
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import contextmanager
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, Self
-from unittest.mock import patch
 
 from odin.core.instance import Instance
 from odin.errors import InternalError, OdinError
@@ -164,12 +165,11 @@ class _Dice(random.Random):
         super().__init__(here().world.random.getrandbits(64))
 
 
-_Replace = tuple[str, object]
-
-
-def _replacements() -> list[_Replace]:
+@cache
+def _seams() -> list[tuple[Any, str, object]]:
+    """Return whose attribute is replaced by what; found once, because a seed is short."""
     dice = SimpleNamespace(Random=_Dice)
-    return [
+    found = [
         ("engine.lifetime.check", _no_check),
         ("engine.lifetime.bind", _Listener),
         ("engine.lifetime.new_session", _Session),
@@ -186,6 +186,11 @@ def _replacements() -> list[_Replace]:
         ("odin._client.transport.time", SimpleNamespace(monotonic=_loop_time)),
         ("odin._client.transport.random", _ClientDice()),
     ]
+    seams: list[tuple[Any, str, object]] = []
+    for name, new in found:
+        owner, _, attribute = name.rpartition(".")
+        seams.append((pkgutil.resolve_name(owner), attribute, new))
+    return seams
 
 
 def _loop_time() -> float:
@@ -205,12 +210,17 @@ class _ClientDice:
 @contextmanager
 def sealed() -> Iterator[None]:
     """Run the block with every seam closed: nothing reaches a socket, a thread or a real clock."""
-    patches: list[AbstractContextManager[object]] = [
-        *(patch(name, new) for name, new in _replacements()),
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in _seams()]
+    defaults = Instance.__init__.__kwdefaults__
+    assert defaults is not None
+    cpu_time = defaults["cpu_time"]
+    try:
+        for owner, name, new in _seams():
+            setattr(owner, name, new)
         # The budget of a workflow task is CPU time, which no seed decides.
-        patch.dict(Instance.__init__.__kwdefaults__, cpu_time=lambda: 0.0),
-    ]
-    with ExitStack() as stack:
-        for one in patches:
-            stack.enter_context(one)
+        defaults["cpu_time"] = lambda: 0.0
         yield
+    finally:
+        defaults["cpu_time"] = cpu_time
+        for owner, name, old in before:
+            setattr(owner, name, old)
