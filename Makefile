@@ -54,6 +54,10 @@ test: venv ## every test; sets up Postgres, RabbitMQ and Valkey first
 hunt: venv ## random examples for the properties of the core, other ones each time (HUNT="tests...")
 	ODIN_TEST_PROFILE=hunt $(PYTEST) -q --timeout 1800 $(or $(HUNT),tests/core)
 
+.PHONY: doubt
+doubt: venv ## lose the reply to one database call in a hundred, under the tests of store, engine and doors
+	ODIN_TEST_DOUBT=$(or $(DOUBT),0.01) $(PYTEST) -q tests/store tests/engine tests/door
+
 .PHONY: mutations
 mutations: venv ## take each guard out of a copy and see its tests fail (MUTATIONS="part of a name")
 	$(BIN)/python -m tests.mutations $(MUTATIONS)

@@ -7,7 +7,7 @@ server that is neither named nor startable is a failure of the tests that need i
 import os
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from cluster.servers import PostgresServer, RabbitmqServer, ValkeyServer
 from odin.runtime.migrate import migrate
+from tests.doubt import RESTING, TOLD, dice_of_environment, open_doubtfully, was_told
 
 # Explaining traces every line of a failing test: the failure then ends as a time-out, unseen.
 _PHASES = [phase for phase in Phase if phase is not Phase.explain]
@@ -36,6 +37,7 @@ settings.register_profile(
 settings.load_profile(os.environ.get("ODIN_TEST_PROFILE", "build"))
 
 _KEPT_PREFIX = "ODIN_TEST_"
+_DOUBT = dice_of_environment()
 
 
 def pytest_configure() -> None:
@@ -43,6 +45,38 @@ def pytest_configure() -> None:
     for name in list(os.environ):
         if name.startswith("ODIN_") and not name.startswith(_KEPT_PREFIX):
             del os.environ[name]
+    if _DOUBT is not None:
+        patch = pytest.MonkeyPatch()
+        patch.setattr(asyncpg, "connect", open_doubtfully(_DOUBT, asyncpg.connect))
+        patch.setattr(asyncpg, "create_pool", open_doubtfully(_DOUBT, asyncpg.create_pool))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let every reply arrive in tests that are named for it."""
+    if _DOUBT is not None:
+        _DOUBT.rests = any(item.nodeid.startswith(name) for name in RESTING)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Count a test of the store that was told of a lost reply as what it is, no failure."""
+    report = yield
+    error = call.excinfo.value if call.excinfo else None
+    if _DOUBT is not None and item.nodeid.startswith(TOLD) and was_told(error):
+        _DOUBT.told += 1
+        report.outcome = "skipped"
+        report.wasxfail = "told of a lost reply"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many replies were lost, and how to lose the same ones again."""
+    if _DOUBT is not None:
+        terminalreporter.write_line(_DOUBT.report())
 
 
 @pytest.fixture(scope="session")

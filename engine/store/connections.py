@@ -7,9 +7,11 @@ renewal wait.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
+
+import asyncpg
 
 from odin.runtime.clock import SystemClock
 from odin.runtime.postgres import (
@@ -27,8 +29,6 @@ from .lane import Lane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    import asyncpg
 
     from odin.runtime.clock import Clock
     from odin.runtime.postgres import Pool, PooledConnection
@@ -151,16 +151,15 @@ class Connections:
 
     async def close(self) -> None:
         """Close everything; what does not close in time is cut."""
-        for lane in (*self._lanes, self._lease):
-            await lane.close()
-        pools, self._control_pool, self._reads_pool = (
-            (self._control_pool, self._reads_pool),
-            None,
-            None,
-        )
-        for pool in pools:
-            if pool is not None:
-                await close_pool(pool)
+        pools = [pool for pool in (self._control_pool, self._reads_pool) if pool is not None]
+        self._control_pool = self._reads_pool = None
+        # Side by side: one after the other, each would wait its whole time for a server that is
+        # gone, and a supervisor that has asked for the end would have lost its patience.
+        async with asyncio.TaskGroup() as group:
+            for lane in (*self._lanes, self._lease):
+                group.create_task(lane.close(), name="close lane")
+            for pool in pools:
+                group.create_task(close_pool(pool), name="close pool")
 
     @asynccontextmanager
     async def _controlling(self) -> AsyncIterator[PooledConnection]:
@@ -171,7 +170,7 @@ class Connections:
             try:
                 yield connection
             except BaseException:
-                connection.terminate()
+                _cut(connection)
                 raise
 
     async def _read(self, name: str, *arguments: object) -> list[asyncpg.Record]:
@@ -184,7 +183,13 @@ class Connections:
             raise RuntimeError("the store is not open")
         try:
             async with asyncio.timeout(READS.command_timeout), self._reads_pool.acquire() as taken:
-                return await taken.fetch(SQL[name], *arguments)
+                try:
+                    return await taken.fetch(SQL[name], *arguments)
+                except BaseException:
+                    # Else its way back into the pool waits until the server has heard that the
+                    # query is given up: for long, if the server is what does not answer.
+                    _cut(taken)
+                    raise
         except CALL_ERRORS as error:
             raise read_error(error) from error
 
@@ -194,3 +199,13 @@ class Connections:
 
     def _name(self, purpose: str) -> str:
         return f"odin-engine/{self.incarnation}/{purpose}"
+
+
+def _cut(connection: PooledConnection) -> None:
+    """End a lent connection for good.
+
+    One that broke has left the pool already, and its stand-in then refuses every call: what went
+    wrong is what the caller is told, a cancellation too.
+    """
+    with suppress(asyncpg.InterfaceError):
+        connection.terminate()

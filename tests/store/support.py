@@ -9,6 +9,7 @@ import msgspec
 from engine.store import EventWrite, Group, Store
 from odin.core.events import HistoryEvent
 from odin.core.execution import Execution, WorkflowTask
+from odin.errors import OutcomeUnknownError
 from odin.runtime.ids import SystemIds
 
 IDS = SystemIds()
@@ -66,7 +67,10 @@ async def take_all(store: Store, incarnation: str) -> dict[int, int]:
     """Acquire every shard and return the terms."""
     terms = {}
     for shard_id in range(SHARDS):
-        range_id = await store.acquire(shard_id, incarnation, holds_term=False)
+        try:
+            range_id = await store.acquire(shard_id, incarnation, holds_term=False)
+        except OutcomeUnknownError:  # as an engine does: the next attempt finds out
+            range_id = await store.acquire(shard_id, incarnation, holds_term=False)
         assert range_id is not None
         terms[shard_id] = range_id
     return terms
