@@ -42,6 +42,8 @@ _LONGEST_PAUSE_SECONDS: Final = 1.0
 _COPY_SECONDS_MIN: Final = 1.0
 _COPY_SECONDS_MAX: Final = 5.0
 _OK: Final = 400
+_NODE_LIMITS: Final = frozenset({"queue_delay", "outbox_depth"})
+"""Limits that an engine sets for itself alone: another one may have room."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -90,10 +92,11 @@ def _base_url(part: str) -> str:
 class _Progress:
     """What is known of a call so far."""
 
-    __slots__ = ("last", "tries", "unresolved")
+    __slots__ = ("full", "last", "tries", "unresolved")
 
     def __init__(self) -> None:
         self.tries = 0
+        self.full: dict[str, float] = {}  # engine → the wait that it asked for, this round
         self.unresolved: BaseException | None = None
         self.last: BaseException | None = None
 
@@ -150,7 +153,7 @@ class Transport:
             if reply is not None:
                 return reply
             progress.tries += 1
-            pause = _pause(progress)
+            pause = _pause(progress, len(self.addresses))
             left = ends_at - time.monotonic() - pause
             if left > 0:  # else no copy could follow, and nothing is gained by waiting
                 await asyncio.sleep(pause)
@@ -175,7 +178,10 @@ class Transport:
             if not isinstance(refusal, (NotLeaderError, ResourceExhaustedError)):
                 progress.unresolved = refusal
             is_full = isinstance(refusal, ResourceExhaustedError)
-            self._note(progress, refusal, leaving="" if is_full else address)
+            if is_full and refusal.details.get("limit") in _NODE_LIMITS:
+                progress.full[address] = refusal.retry_after or 0.0
+            is_waited_out = is_full and address not in progress.full
+            self._note(progress, refusal, leaving="" if is_waited_out else address)
             self._follow_leader(refusal)
             return None
         if self._is_definite(request, refusal, progress):
@@ -253,9 +259,18 @@ def _said(error: BaseException | None) -> str:
     return (str(error) or type(error).__name__) if error is not None else "there was no time left"
 
 
-def _pause(progress: _Progress) -> float:
-    """Return the wait before the next copy: full jitter, and never less than the engine asks."""
+def _pause(progress: _Progress, engines: int) -> float:
+    """Return the wait before the next copy: full jitter, and never less than the engine asks.
+
+    An engine that is full speaks for itself alone: the others are asked first, and then the wait is
+    the shortest that one of them has asked for.
+    """
     ceiling = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(progress.tries, 10))
     jitter = random.uniform(0, ceiling)  # noqa: S311 - jitter, no secret
     asked = progress.last.retry_after if isinstance(progress.last, OdinError) else None
+    if progress.full:
+        if len(progress.full) < engines:
+            return jitter
+        asked = min(progress.full.values())
+        progress.full.clear()
     return jitter if asked is None else asked * random.uniform(1.0, 1.5)  # noqa: S311 - jitter is no secret

@@ -112,6 +112,36 @@ async def test_a_refusal_for_load_until_the_deadline_is_what_is_reported() -> No
     assert 2 <= len(script.copies) <= 4
 
 
+async def test_an_engine_that_is_full_is_left_for_one_that_is_not() -> None:
+    """Its own queues are long, such as those of an engine that has lost its broker."""
+    began = time.monotonic()
+    async with scripted(own("queue_delay"), own("outbox_depth"), STARTED, servers=3) as script:
+        assert await start(script) == "r1"
+    assert len({copy.address for copy in script.copies}) == 3
+    assert time.monotonic() - began < 2
+
+
+async def test_when_all_engines_are_full_the_shortest_of_their_waits_is_kept() -> None:
+    began = time.monotonic()
+    full = [own("queue_delay", 60_000), own("queue_delay", 700)]
+    async with scripted(*full, STARTED) as script:
+        assert await start(script) == "r1"
+    assert 0.7 <= time.monotonic() - began < 3
+
+
+async def test_a_quota_that_all_engines_share_is_waited_out_where_it_was_told() -> None:
+    async with scripted(own("origin_quota", 100), STARTED) as script:
+        assert await start(script) == "r1"
+    assert len({copy.address for copy in script.copies}) == 1
+
+
+def own(limit: str, retry_after_ms: int = 60_000) -> Say:
+    """The refusal of an engine by one of its limits."""
+    reason = "RESOURCE_EXHAUSTED"
+    details = {"limit": limit}
+    return problem(429, reason, reason, retry_after_ms=retry_after_ms, details=details)
+
+
 async def test_a_refusal_that_outlasts_the_deadline_is_reported_at_once() -> None:
     began = time.monotonic()
     later = problem(429, "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED", retry_after_ms=60_000)
