@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from chaos.scenarios import SCENARIOS
+
 from .tree import functions, modules, text, tracked
 
 PAGES = ("docs/guarantees.md", "docs/guards.md", "docs/reports.md")
@@ -13,6 +15,8 @@ PAGES = ("docs/guarantees.md", "docs/guards.md", "docs/reports.md")
 _NAME = re.compile(r"`(test_\w+)`")
 _FILE = re.compile(r"`(tests/[\w/]+(?:\.py)?)`")
 _REPORT = re.compile(r"^\| (?P<project>[\w.-]+/[\w.-]+#\d+)[^|]*\|(?P<rest>.*)\|$", re.MULTILINE)
+
+_PROMISE = re.compile(r"^\| [^|]+ \| [^|]+ \|(?P<experiments>[^|]*)\|[^|]+\|$", re.MULTILINE)
 
 
 @cache
@@ -53,6 +57,13 @@ def test_every_report_has_a_test_or_a_reason_why_not() -> None:
         for row in rows
         if not _NAME.search(row["rest"]) and "cannot be tested now: " not in row["rest"]
     ] == []
+
+
+def test_every_experiment_that_the_promises_name_is_planned() -> None:
+    rows = _PROMISE.findall(text(Path("docs/guarantees.md")))
+    named = {name for cell in rows for name in re.findall(r"`([^`]+)`", cell)}
+    assert named, "no promise names an experiment"
+    assert named - {one.name for one in SCENARIOS} == set()
 
 
 def test_a_name_that_is_gone_is_missed() -> None:
