@@ -197,6 +197,7 @@ class TaskHandler:
             return
         run.rounds = 0
         run.hold_until_us = 0
+        run.claimant = ""  # the next task, if there is one already, is anybody's
         session.held.pop(message.run_id, None)
         closed = not outcome.decision.execution.is_open
         reply = partial(self._accepted, session, message, term, run, accepted, closed=closed)
