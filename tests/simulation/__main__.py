@@ -5,6 +5,7 @@
 --minutes M     seeds from a random one on (or from --from), until the time is up
 --kinds K ...   only these faults
 --mutate NAME   with a mutation of odin's code in place
+--mutations N.. these mutations (all of them), each from seed 0 on until it is found
 --calm          without faults
 """
 
@@ -23,6 +24,7 @@ if os.environ.get("PYTHONHASHSEED") != "0":
     )
 
 from tests.simulation.hunting import Settings, hunt, tell
+from tests.simulation.survey import survey
 
 
 def _arguments() -> argparse.Namespace:
@@ -33,6 +35,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--kinds", nargs="*", default=None)
     parser.add_argument("--mutate", default="")
+    parser.add_argument("--mutations", nargs="*", default=None)
     parser.add_argument("--calm", action="store_true")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     return parser.parse_args()
@@ -41,6 +44,8 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     """Return 1 if a seed was found at which something is wrong."""
     given = _arguments()
+    if given.mutations is not None:
+        return survey(given.mutations, given.jobs)
     settings = Settings(given.kinds, given.mutate, is_calm=given.calm)
     if given.seed is not None:
         return 0 if tell(given.seed, settings) else 1

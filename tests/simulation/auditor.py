@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from odin.core.events import AttemptRecord
     from tests.simulation.evidence import CallRow, EventRow, Evidence, RunRow
 
 EARLY_US: Final = 400_000
+QUICK_SECONDS: Final = 1.5
 CLOSINGS: Final = {
     "workflow_execution_completed": "completed",
     "workflow_execution_failed": "failed",
@@ -159,9 +161,12 @@ def _chain(evidence: Evidence, workflow_id: str) -> list[RunRow]:
     return sorted(
         (run for run in evidence.runs if run.workflow_id == workflow_id),
         key=lambda run: min(
-            row.txid * 1_000 + (row.event_id > 1)
-            for row in evidence.events
-            if row.run_id == run.run_id
+            (
+                row.txid * 1_000 + (row.event_id > 1)
+                for row in evidence.events
+                if row.run_id == run.run_id
+            ),
+            default=0,
         ),
     )
 
@@ -255,6 +260,41 @@ def completed_had_effect(evidence: Evidence) -> Iterator[str]:
                     yield f"{key} is completed without an effect"
 
 
+def _attempts(evidence: Evidence) -> Iterator[tuple[EventRow, str, AttemptRecord]]:
+    """Yield each attempt of an activity that has ended: its event, the activity's key, itself."""
+    runs = {run.run_id: run for run in evidence.runs}
+    for run_id, rows in histories(evidence).items():
+        ids = {
+            row.event.command_id: row.event.activity_id
+            for row in rows
+            if row.type == "activity_task_scheduled"
+        }
+        for row in rows:
+            if ENDS.get(row.type) == "activity":
+                key = f"{runs[run_id].workflow_id}/{run_id}/{ids[row.event.command_id]}"
+                for attempt in row.event.attempts:
+                    yield row, key, attempt
+
+
+def completed_returned(evidence: Evidence) -> Iterator[str]:
+    """The attempt that is recorded as the one that completed had returned by then."""
+    for row, key, attempt in _attempts(evidence):
+        if attempt.how == "completed":
+            returned = evidence.returned.get((key, attempt.attempt))
+            if returned is None or returned[0] >= row.txid:
+                yield f"attempt {attempt.attempt} of {key} is completed and had not returned"
+
+
+def no_result_lost(evidence: Evidence) -> Iterator[str]:
+    """Where links only broke for moments, an attempt that returned in time was not timed out."""
+    if not evidence.is_gentle:
+        return
+    for _, key, attempt in _attempts(evidence):
+        returned = evidence.returned.get((key, attempt.attempt))
+        if attempt.how.startswith("timed_out") and returned and returned[1] < QUICK_SECONDS:
+            yield f"attempt {attempt.attempt} of {key} had returned and was timed out"
+
+
 def results_right(evidence: Evidence) -> Iterator[str]:
     """A client got the result that the order must have."""
     for name, expected in evidence.expected.items():
@@ -276,7 +316,7 @@ def finished(evidence: Evidence) -> Iterator[str]:
 CLAIMS: Final = (
     dense, shaped, resolved_once, fenced, ranges_grow, one_open_run, starts_kept, signals_kept,
     seen_before_closing, tasks_in_turn, timers_not_early, one_effect, completed_had_effect,
-    results_right, finished,
+    completed_returned, no_result_lost, results_right, finished,
 )  # fmt: skip
 
 

@@ -5,8 +5,9 @@ This is the only place that knows how the model of the database keeps its rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from odin.core.events import Event, HistoryEvent, from_history
 from odin.core.payload import Payload, decode
@@ -14,6 +15,9 @@ from odin.core.payload import Payload, decode
 if TYPE_CHECKING:
     from odin.core.requests import ClientRequest
     from tests.simulation.world import World
+
+GENTLE: Final = {"short_cuts", "slow_services"}
+"""Faults that no attempt is lost to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +82,15 @@ class Evidence:
     calls: list[CallRow] = field(default_factory=list)
     effects: dict[str, str] = field(default_factory=dict)
     begun: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+    returned: dict[tuple[str, int], tuple[int, float]] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
     expected: dict[str, list[Any]] = field(default_factory=dict)
     is_finished: bool = False
+    is_gentle: bool = False
 
 
-def gather(world: World) -> Evidence:
-    """Return what is left of a world."""
+def gather(world: World, faults: Sequence[str]) -> Evidence:
+    """Return what is left of a world in which there were these faults."""
     tables = world.database.tables
     return Evidence(
         runs=[
@@ -107,6 +113,7 @@ def gather(world: World) -> Evidence:
             for term in tables.shard_term.values()
         ],
         outbox_count=len(tables.outbox),
+        is_gentle=all(fault.split()[0] in GENTLE for fault in faults),
         **_seen_by_clients(world),
     )  # fmt: skip
 
@@ -127,6 +134,7 @@ def _seen_by_clients(world: World) -> dict[str, Any]:
         ],
         "effects": {key: effect.label for key, effect in world.ledger.effects.items()},
         "begun": dict(world.ledger.begun),
+        "returned": dict(world.ledger.returned),
         "results": {
             order.name: (order.outcome.status, _value(order.outcome.result))
             for order in orders

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -25,12 +25,15 @@ DATABASE: Final = "db"
 CALLS: Final = ("renew_lease", "commit_group", "commit_group", "acquire_shard", "release_shard")
 
 
-def plan(world: World, kinds: list[str] | None = None) -> list[str]:
+def plan(
+    world: World, kinds: list[str] | None = None, known: Mapping[str, Fault] | None = None
+) -> list[str]:
     """Schedule the faults of the seed; return their names. Everything is healed in time.
 
     Args:
         world: Where they happen.
-        kinds: Names of `KINDS` to draw from; all if not given.
+        kinds: Names to draw from; all of `KINDS` if not given.
+        known: What the names stand for; `KINDS` if not given.
     """
     dice = world.loop.dice_for("faults")
     shape = world.shape
@@ -40,7 +43,7 @@ def plan(world: World, kinds: list[str] | None = None) -> list[str]:
         at = dice.uniform(FIRST_SECONDS, shape.fault_seconds - 1.0)
         span = min(_span(dice), shape.fault_seconds - at)
         drawn.append(f"{kind} at {at:.2f} for {span:.2f}")
-        _schedule(world, KINDS[kind], Random(dice.getrandbits(64)), at, span)  # noqa: S311 - seeded dice
+        _schedule(world, (known or KINDS)[kind], Random(dice.getrandbits(64)), at, span)  # noqa: S311 - seeded dice
     return drawn
 
 
@@ -64,16 +67,16 @@ def _schedule(world: World, fault: Fault, dice: Random, at: float, span: float) 
     world.loop.call_later(at, begin)
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """Heal what heals itself."""
 
 
 # --- processes -----------------------------------------------------------------------------------
 
 
-def _crash(node: Node, dice: Random) -> tuple[str, Heal]:
+def crash(node: Node, dice: Random) -> tuple[str, Heal]:
     if not node.is_alive:
-        return f"crash {node.host}: not alive", _nothing
+        return f"crash {node.host}: not alive", nothing
     silently = dice.random() < 0.3
     node.crash(silently=silently)
     return f"crash {node.host}{' silently' if silently else ''}", lambda: _revive(node)
@@ -86,33 +89,33 @@ def _revive(node: Node) -> None:
 
 def crash_engine(world: World, dice: Random) -> tuple[str, Heal]:
     """Kill an engine, and start it again."""
-    return _crash(dice.choice(world.engines), dice)
+    return crash(dice.choice(world.engines), dice)
 
 
 def crash_worker(world: World, dice: Random) -> tuple[str, Heal]:
     """Kill a worker, and start it again."""
-    return _crash(dice.choice(world.workers), dice)
+    return crash(dice.choice(world.workers), dice)
 
 
 def crash_all_engines(world: World, dice: Random) -> tuple[str, Heal]:
     """Kill all engines at once."""
-    heals = [_crash(engine, dice)[1] for engine in world.engines]
+    heals = [crash(engine, dice)[1] for engine in world.engines]
     return "crash all engines", lambda: _each(heals)
 
 
 def stop_engine(world: World, dice: Random) -> tuple[str, Heal]:
     """Tell an engine to end in order, and start it again."""
-    return _stop(dice.choice(world.engines))
+    return stop(dice.choice(world.engines))
 
 
 def stop_worker(world: World, dice: Random) -> tuple[str, Heal]:
     """Tell a worker to end in order, and start it again."""
-    return _stop(dice.choice(world.workers))
+    return stop(dice.choice(world.workers))
 
 
-def _stop(node: Node) -> tuple[str, Heal]:
+def stop(node: Node) -> tuple[str, Heal]:
     if not node.is_alive:
-        return f"stop {node.host}: not alive", _nothing
+        return f"stop {node.host}: not alive", nothing
     node.ask_to_stop()
 
     def heal() -> None:
@@ -123,10 +126,10 @@ def _stop(node: Node) -> tuple[str, Heal]:
     return f"stop {node.host}", heal
 
 
-def _freeze(node: Node) -> tuple[str, Heal]:
+def freeze(node: Node) -> tuple[str, Heal]:
     process = node.process
     if process is None or not node.is_alive or process.is_frozen:
-        return f"freeze {node.host}: not alive", _nothing
+        return f"freeze {node.host}: not alive", nothing
     process.freeze()
 
     def heal() -> None:
@@ -138,12 +141,12 @@ def _freeze(node: Node) -> tuple[str, Heal]:
 
 def freeze_engine(world: World, dice: Random) -> tuple[str, Heal]:
     """Stop an engine where it is, and let it go on."""
-    return _freeze(dice.choice(world.engines))
+    return freeze(dice.choice(world.engines))
 
 
 def freeze_worker(world: World, dice: Random) -> tuple[str, Heal]:
     """Stop a worker where it is, and let it go on."""
-    return _freeze(dice.choice(world.workers))
+    return freeze(dice.choice(world.workers))
 
 
 # --- the network ---------------------------------------------------------------------------------
@@ -165,39 +168,39 @@ def cut(world: World, dice: Random) -> tuple[str, Heal]:
     one, other = _pair(world, dice)
     if other == DATABASE:
         world.database.cut(one)
-        return f"cut {one} {other}", _nothing
-    return f"cut {one} {other} ({world.network.cut(one, other)})", _nothing
+        return f"cut {one} {other}", nothing
+    return f"cut {one} {other} ({world.network.cut(one, other)})", nothing
 
 
 def blackhole(world: World, dice: Random) -> tuple[str, Heal]:
     """Let nothing through between two hosts, in both directions."""
     one, other = _pair(world, dice)
-    return _block(world, [(one, other), (other, one)])
+    return block(world, [(one, other), (other, one)])
 
 
 def one_way(world: World, dice: Random) -> tuple[str, Heal]:
     """Let nothing through between two hosts in one direction."""
     pair = list(_pair(world, dice))
     dice.shuffle(pair)
-    return _block(world, [(pair[0], pair[1])])
+    return block(world, [(pair[0], pair[1])])
 
 
 def isolate_engine(world: World, dice: Random) -> tuple[str, Heal]:
     """Cut an engine off from everything but the database, or from the database alone."""
     me = dice.choice(world.engines).host
     if dice.random() < 0.4:
-        return _block(world, [(me, DATABASE), (DATABASE, me)])
+        return block(world, [(me, DATABASE), (DATABASE, me)])
     others = [node.host for node in world.nodes if node.host != me] + ["c0", BROKER]
-    return _block(world, [pair for other in others for pair in ((me, other), (other, me))])
+    return block(world, [pair for other in others for pair in ((me, other), (other, me))])
 
 
 def swizzle(world: World, dice: Random) -> tuple[str, Heal]:
     """Stop some links, all at once; they come back in another order."""
     pairs = {_pair(world, dice) for _ in range(dice.randint(2, 6))}
-    return _block(world, [path for pair in sorted(pairs) for path in (pair, pair[::-1])])
+    return block(world, [path for pair in sorted(pairs) for path in (pair, pair[::-1])])
 
 
-def _block(world: World, paths: list[tuple[str, str]]) -> tuple[str, Heal]:
+def block(world: World, paths: list[tuple[str, str]]) -> tuple[str, Heal]:
     blocked = []
     for path in paths:
         if path not in world.network.blocked:
@@ -236,7 +239,7 @@ def broker_down(world: World, dice: Random) -> tuple[str, Heal]:
 
 def broker_forgets(world: World, dice: Random) -> tuple[str, Heal]:
     """Lose every message that waits."""
-    return f"broker forgets {world.broker.lose_everything()}", _nothing
+    return f"broker forgets {world.broker.lose_everything()}", nothing
 
 
 def broker_mischief(world: World, dice: Random) -> tuple[str, Heal]:
@@ -280,12 +283,12 @@ def commits_in_doubt(world: World, dice: Random) -> tuple[str, Heal]:
 
 def freeze_at_call(world: World, dice: Random) -> tuple[str, Heal]:
     """Stop an engine just as it has asked the database for something of one kind."""
-    return _at_call(world, dice, _freeze)
+    return _at_call(world, dice, freeze)
 
 
 def crash_at_call(world: World, dice: Random) -> tuple[str, Heal]:
     """Kill an engine just as it has asked the database for something of one kind."""
-    return _at_call(world, dice, lambda node: _crash(node, dice))
+    return _at_call(world, dice, lambda node: crash(node, dice))
 
 
 def _at_call(
@@ -294,7 +297,7 @@ def _at_call(
     wanted = dice.choice(CALLS)
     database, heals = world.database, list[Heal]()
     if database.plan is not None:
-        return f"at {wanted}: something else is planned", _nothing
+        return f"at {wanted}: something else is planned", nothing
 
     def wait(call: Call) -> None:
         if call.name != wanted or database.plan is not wait:
@@ -332,7 +335,7 @@ def database_clock_step(world: World, dice: Random) -> tuple[str, Heal]:
     seconds = dice.choice((dice.uniform(0.0, 0.7), -dice.uniform(0.0, 3.0)))
     world.database.clock.step(seconds)
     world.stepped_back_us += max(0, int(-seconds * 1_000_000))
-    return f"database clock step {seconds:.2f}", _nothing
+    return f"database clock step {seconds:.2f}", nothing
 
 
 def _each(heals: list[Heal]) -> None:

@@ -14,6 +14,7 @@ from multiprocessing.pool import AsyncResult
 from typing import Final
 
 from tests.simulation import faults
+from tests.simulation.focused import ALL_KINDS
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.world import Shape, Verdict, World
 
@@ -54,11 +55,11 @@ def run_seed(seed: int, settings: Settings = Settings()) -> Verdict:
     with mutation.broken() if mutation else nullcontext():
         shape = shape_of(seed)
         if mutation:  # what hangs need not hang for minutes
-            shape = replace(shape, finish_seconds=MUTANT_SECONDS)
+            shape = replace(shape, **{"finish_seconds": MUTANT_SECONDS, **mutation.shape})
         world = World(seed, shape)
         if settings.is_calm:
             return world.run()
-        return world.run(lambda one: faults.plan(one, kinds))
+        return world.run(lambda one: faults.plan(one, kinds, ALL_KINDS))
 
 
 def tell(seed: int, settings: Settings = Settings()) -> bool:

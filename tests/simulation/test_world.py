@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from odin.core.events import TimerFired, WorkflowExecutionSignaled, WorkflowTaskCompleted
@@ -44,7 +45,7 @@ def test_one_engine_and_one_worker_finish_every_order_without_faults() -> None:
     world = World(1, replace(CALM, engines=1, workers=1))
     verdict = world.run()
     assert verdict.complaints == []
-    evidence = gather(world)
+    evidence = gather(world, [])
     assert evidence.is_finished
     assert len(evidence.effects) > 3
     assert {run.status for run in evidence.runs} >= {"completed"}
@@ -290,6 +291,21 @@ def _spoil_completed(evidence: Evidence) -> None:
     evidence.effects.clear()
 
 
+def _spoil_returned(evidence: Evidence) -> None:
+    evidence.returned.clear()
+
+
+def _spoil_lost(evidence: Evidence) -> None:
+    at, row = next(
+        (at, row)
+        for at, row in enumerate(evidence.events)
+        if row.type == "activity_task_completed" and row.event.attempts[0].how == "completed"
+    )
+    ended = msgspec.structs.replace(row.event.attempts[0], how="timed_out:start_to_close")
+    event = msgspec.structs.replace(row.event, attempts=(ended,))
+    evidence.events[at] = replace(row, event=event)
+
+
 def _spoil_result(evidence: Evidence) -> None:
     evidence.results = dict.fromkeys(evidence.results, ("completed", "nonsense"))
 
@@ -312,6 +328,8 @@ SPOILED = {
     "timers_not_early": _spoil_timer,
     "one_effect": _spoil_effect,
     "completed_had_effect": _spoil_completed,
+    "completed_returned": _spoil_returned,
+    "no_result_lost": _spoil_lost,
     "results_right": _spoil_result,
     "finished": _spoil_finish,
 }
@@ -326,7 +344,7 @@ def sound() -> World:
 
 @pytest.mark.parametrize("claim", [claim.__name__ for claim in CLAIMS])
 def test_the_judge_can_say_no(claim: str, sound: World) -> None:
-    evidence = gather(sound)
+    evidence = gather(sound, [])
     assert judge(evidence) == []
     SPOILED[claim](evidence)
     assert any(one.startswith(f"{claim}:") for one in judge(evidence))

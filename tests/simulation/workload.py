@@ -41,6 +41,7 @@ RETRIES: Final = RetryPolicy(
 CHUNK: Final = 4
 WAIT_MS: Final = 5_000
 AGAIN_SECONDS: Final = 0.5
+SIGNALS_MAX: Final = 40
 
 
 @dataclass(slots=True)
@@ -59,18 +60,24 @@ class Ledger:
     Attributes:
         effects: By idempotency key.
         begun: (key, attempt) → processes that began it.
+        returned: (key, attempt) → how far the database was when it returned its result, and the
+            seconds that this took.
+        pace: How much longer than usual a service takes.
     """
 
     world: World
     effects: dict[str, Effect] = field(default_factory=dict)
     begun: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+    returned: dict[tuple[str, int], tuple[int, float]] = field(default_factory=dict)
+    pace: float = 1.0
 
     async def do(self, label: str, process: HostProcess) -> str:
         """Have the effect of the activity that runs, once per key, and say so, or not."""
         info = activity.info()
-        dice = self.world.services_dice
+        dice, began = self.world.services_dice, self.world.loop.time()
         self.begun.setdefault((info.idempotency_key, info.attempt), []).append(process.name)
-        await asyncio.sleep(dice.choice((0.005, 0.02, 0.1, 0.4)) * dice.uniform(0.5, 1.5))
+        seconds = dice.choice((0.005, 0.02, 0.1, 0.4)) * dice.uniform(0.5, 1.5)
+        await asyncio.sleep(seconds * self.pace)
         odds = self.world.shape.service_faults
         if dice.random() < odds:
             raise ApplicationError("the service is busy", type="Busy")
@@ -82,6 +89,8 @@ class Ledger:
             raise ApplicationError("the answer was lost", type="Lost")
         if dice.random() < odds / 4:
             await asyncio.sleep(dice.uniform(1.0, 6.0))
+        took = self.world.loop.time() - began
+        self.returned[info.idempotency_key, info.attempt] = (self.world.database.txid, took)
         return label
 
 
@@ -194,15 +203,42 @@ class Sleeper:
         return slept
 
 
+@workflow.defn(name="Listener")
+class Listener:
+    """Does its steps, and returns what it was told meanwhile."""
+
+    def __init__(self) -> None:
+        self._heard: list[int] = []
+
+    @workflow.signal
+    def add(self, number: int) -> None:
+        """Take a number."""
+        self._heard.append(number)
+
+    @workflow.run
+    async def run(self, order: dict[str, Any]) -> list[int]:
+        for step in range(order["count"]):
+            await _do(f"{order['name']}/{step}")
+        return self._heard
+
+
 @dataclass(slots=True)
 class Order:
-    """One workflow, and how it went for the client that wanted it."""
+    """One workflow, and how it went for the client that wanted it.
+
+    Attributes:
+        heard: The signals that were acknowledged.
+        is_watched: Whether a client waits for its end; else nobody asks the engines about it
+            before it has ended.
+    """
 
     name: str
     kind: str
     argument: dict[str, Any]
     signals: int = 0
     is_cancelled: bool = False
+    is_watched: bool = True
+    heard: list[int] = field(default_factory=list)
     outcome: Outcome | None = None
 
     def expected(self) -> list[tuple[str, Any]]:
@@ -219,6 +255,8 @@ class Order:
                 return [("completed", ["done", "reserve", "charge"])]
             case "Collector":
                 return [("completed", list(range(argument["total"])))]
+            case "Listener":
+                return [("completed", self.heard)]
             case _:
                 slept = ("completed", argument["naps"])
                 return [slept, ("canceled", None)] if self.is_cancelled else [slept]
@@ -227,7 +265,7 @@ class Order:
 class Workload:
     """Draws the orders and drives them."""
 
-    workflows: Sequence[type] = (Steps, Saga, Collector, Sleeper)
+    workflows: Sequence[type] = (Steps, Saga, Collector, Sleeper, Listener)
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -242,7 +280,7 @@ class Workload:
 
     def _draw(self, number: int) -> Order:
         dice = self._dice
-        kind = dice.choice(("Steps", "Saga", "Collector", "Sleeper"))
+        kind = dice.choice(("Steps", "Saga", "Collector", "Sleeper", "Listener"))
         name = f"{kind.lower()}-{number}"
         match kind:
             case "Steps":
@@ -252,9 +290,16 @@ class Workload:
             case "Collector":
                 total = dice.randint(3, 14)
                 return Order(name, kind, {"name": name, "total": total, "got": []}, signals=total)
+            case "Listener":
+                return Order(
+                    name, kind, {"name": name, "count": dice.randint(1, 4)}, signals=SIGNALS_MAX
+                )
             case _:
-                naps = {"name": name, "naps": dice.randint(1, 3), "seconds": dice.randint(1, 6)}
-                return Order(name, kind, naps, is_cancelled=dice.random() < 0.5)
+                shape = self._world.shape
+                seconds = dice.randint(*shape.nap_seconds)
+                naps = {"name": name, "naps": dice.randint(1, shape.naps), "seconds": seconds}
+                at = dice.random()
+                return Order(name, kind, naps, is_cancelled=at < 0.4, is_watched=at < 0.4)
 
     async def run(self) -> None:
         """Place every order and see it through; in a client's process."""
@@ -276,8 +321,23 @@ class Workload:
         )
         started = await self._until_answered(client, start)
         assert isinstance(started, Started), started
+        await self._unless(RunClosedError, self._signal(order, client))
+        if order.is_cancelled:
+            await asyncio.sleep(self._dice.uniform(0.0, 6.0))
+            cancel = RequestCancelWorkflow(
+                workflow_id=order.name, request_id=f"cancel-{order.name}"
+            )
+            await self._unless(RunClosedError, self._until_answered(client, cancel))
+        while not order.is_watched and self._is_open(order):
+            await asyncio.sleep(AGAIN_SECONDS)
+        order.outcome = await self._closed(order, client)
+        self._world.note("closed", order.name, order.outcome.status)
+
+    async def _signal(self, order: Order, client: Client) -> None:
+        """Send all signals, one after another; those to a Listener until it has closed."""
         for number in range(order.signals):
-            await asyncio.sleep(self._dice.choice((0.0, 0.01, 0.2, 1.0)))
+            pauses = (0.0, 0.01, 0.2, 1.0) if order.kind == "Collector" else (0.0, 0.01, 0.05)
+            await asyncio.sleep(self._dice.choice(pauses))
             signal = SignalWorkflow(
                 workflow_id=order.name,
                 request_id=f"signal-{order.name}-{number}",
@@ -285,14 +345,12 @@ class Workload:
                 input=(encode(number),),
             )
             await self._until_answered(client, signal)
-        if order.is_cancelled:
-            await asyncio.sleep(self._dice.uniform(0.0, 6.0))
-            cancel = RequestCancelWorkflow(
-                workflow_id=order.name, request_id=f"cancel-{order.name}"
-            )
-            await self._unless(RunClosedError, self._until_answered(client, cancel))
-        order.outcome = await self._closed(order, client)
-        self._world.note("closed", order.name, order.outcome.status)
+            order.heard.append(number)
+
+    def _is_open(self, order: Order) -> bool:
+        """Look into the database whether an order has an open run."""
+        rows = self._world.database.tables.execution.values()
+        return any(row.workflow_id == order.name and row.status == "running" for row in rows)
 
     async def _until_answered(self, client: Client, request: ClientRequest) -> Answer:
         """Ask the same again until somebody answers, with yes or a definite no."""
@@ -304,7 +362,7 @@ class Workload:
                     raise
             await asyncio.sleep(AGAIN_SECONDS)
 
-    async def _unless(self, kind: type[OdinError], asking: Coroutine[Any, Any, Answer]) -> None:
+    async def _unless(self, kind: type[OdinError], asking: Coroutine[Any, Any, object]) -> None:
         try:
             await asking
         except kind:

@@ -21,6 +21,7 @@ from tests.simulation.network import Network
 from tests.simulation.nodes import EngineNode, Node, WorkerNode
 from tests.simulation.process import HostProcess
 from tests.simulation.seams import sealed
+from tests.simulation.shown import watched
 from tests.simulation.store import SimDatabase
 from tests.simulation.workload import Ledger, Workload
 
@@ -49,6 +50,8 @@ class Shape:
     activity_slots: int = 4
     cached_workflows: int = 100
     drift: float = 0.002
+    naps: int = 3
+    nap_seconds: tuple[int, int] = (1, 6)
 
 
 @dataclass(slots=True)
@@ -143,7 +146,7 @@ class World:
     def run(self, faults: Callable[[World], list[str]] | None = None) -> Verdict:
         """Live through the seed, and be judged."""
         names: list[str] = []
-        with sealed(), _quiet():
+        with sealed(), watched(), _quiet():
             try:
                 for node in self.nodes:
                     node.start()
@@ -152,7 +155,7 @@ class World:
                 self.loop.run_until(self._live(), self._longest())
             except SimulationError as error:
                 self.complain(f"{type(error).__name__}: {str(error)[:500]}")
-            complaints = self.complaints + judge(gather(self))
+            complaints = self.complaints + judge(gather(self, names))
             verdict = Verdict(
                 self.seed, names, self.loop.time() - 1_000.0, self.loop.trace_hash,
                 self.loop.steps, complaints, list(self.happenings), dict(self.broker.counts),
