@@ -12,9 +12,12 @@ from typing import ClassVar
 
 import pytest
 
+from engine.handler import Handler
 from engine.store import Store
 from engine.store.errors import WriteRaisedError
 from engine.store.group import Committed, Group
+from engine.term import Term
+from odin.core.requests import StartWorkflow
 from odin.errors import OdinError, OutcomeUnknownError
 from tests.engine.bed import Bed, running_bed
 from tests.engine.flows import ACTIVITIES, WORKFLOWS, Collect, CountOn, many_steps, one_step
@@ -34,6 +37,8 @@ class SpoiledStore(Store):
             raise OutcomeUnknownError("the call never arrived")
         if what == "raise":
             raise WriteRaisedError("spoiled: rolled back")
+        if what == "deadlock":
+            raise WriteRaisedError("spoiled: a deadlock", sqlstate="40P01")
         committed = await super().commit(group, lane=lane)
         if what == "commit, then err":
             raise OutcomeUnknownError("committed, and nobody was told")
@@ -109,6 +114,97 @@ async def test_one_request_that_raises_alone_fails_and_harms_no_other(dsn: str) 
         assert failure.value.reason == "WRITE_RAISED"
         assert await bed.client.execute_workflow(one_step, "y", id="healthy") == "y"
         assert await bed.fetch("SELECT 1 FROM execution WHERE workflow_id = 'poison'") == []
+
+
+async def test_a_write_that_fails_twice_for_others_sake_is_asked_again_and_goes_through(
+    dsn: str,
+) -> None:
+    def plan(group: Group) -> str:
+        starts = any(one.workflow_id == "unlucky" for one in group.inserts.values())
+        return "deadlock" if starts and store.done["deadlock"] < 2 else ""
+
+    store = spoiling("Deadlocks", plan)
+    async with running_bed(dsn, store_type=store) as bed:
+        await bed.start_worker(WORKFLOWS, ACTIVITIES)
+        assert await bed.client.execute_workflow(one_step, "x", id="unlucky") == "x"
+        await check_histories(bed)
+    assert store.done["deadlock"] == 2
+
+
+class HeldStore(SpoiledStore):
+    """A store at which the groups with a run called "poison" wait for a word, and then raise."""
+
+    tries: ClassVar[asyncio.Queue[asyncio.Event]]
+
+    async def commit(self, group: Group, *, lane: int = 0) -> Committed:
+        """Commit, or wait and raise."""
+        if any(one.workflow_id == "poison" for one in group.inserts.values()):
+            may_raise = asyncio.Event()
+            self.tries.put_nowait(may_raise)
+            await may_raise.wait()
+            raise WriteRaisedError("spoiled: rolled back")
+        return await super().commit(group, lane=lane)
+
+
+async def test_nobody_is_answered_for_the_write_of_another(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: asyncio.Queue[None] = asyncio.Queue()
+    answers: asyncio.Queue[str] = asyncio.Queue()
+    settled, ask = Term.settled, Handler.ask
+
+    async def wait(term: Term) -> None:
+        waiting.put_nowait(None)
+        await settled(term)
+
+    async def answered(handler: Handler, request: StartWorkflow) -> object:
+        try:
+            return await ask(handler, request)
+        except OdinError as error:
+            if request.workflow_id == "there":
+                answers.put_nowait(error.reason)
+            raise
+
+    tries: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+    store = type("Held", (HeldStore,), {"tries": tries, "done": Counter()})
+    async with running_bed(dsn, store_type=store, shard_count=1) as bed, asyncio.timeout(30):
+        await bed.client.start_workflow(Collect.run, id="there")
+        monkeypatch.setattr(Term, "settled", wait)
+        monkeypatch.setattr(Handler, "ask", answered)
+        poison = asyncio.create_task(bed.client.start_workflow(Collect.run, id="poison"))
+        may_raise = await tries.get()
+        again = asyncio.create_task(bed.client.start_workflow(Collect.run, id="there"))
+        await waiting.get()  # a refusal, once the poisoned group has ended
+        may_raise.set()
+        may_raise = await tries.get()  # now the poisoned start is alone, and raises again
+        await waiting.get()
+        may_raise.set()
+        with pytest.raises(OdinError) as failure:
+            await poison
+        assert failure.value.reason == "WRITE_RAISED"
+        assert await answers.get() == "STORE_UNAVAILABLE"
+        assert await answers.get() == "ALREADY_STARTED"
+        again.cancel()
+        await asyncio.wait({again})
+
+
+async def test_a_wait_ends_for_the_doubt_of_its_shard_and_not_for_the_write_that_raised(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors: list[OdinError] = []
+    end = Term.end
+
+    def ended(term: Term, error: OdinError) -> None:
+        errors.append(error)
+        end(term, error)
+
+    store = spoiling("Raise", lambda group: "raise" if group.inserts else "")
+    async with running_bed(dsn, store_type=store, shard_count=1) as bed:
+        monkeypatch.setattr(Term, "end", ended)
+        with pytest.raises(OdinError) as failure:
+            await bed.client.start_workflow(one_step, "x", id="poison")
+        assert failure.value.reason == "WRITE_RAISED"
+        assert {error.reason for error in errors} == {"OUTCOME_UNKNOWN"}
 
 
 async def test_signals_are_kept_once_through_unknown_outcomes(dsn: str) -> None:
