@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from odin.core.decide import Change, Decision
 from odin.core.decide_due import decide_due
 from odin.errors import OdinError
+from odin.runtime.clock import pause
 
 from .loader import Loader
 from .run import Run
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 
 WINDOW_US: Final = 60_000_000
 SCAN_SECONDS: Final = 30.0
+RETRY_SECONDS: Final = 0.2
 PAGE: Final = 1_000
 _NEVER: Final = 2**62
 
@@ -54,6 +56,7 @@ class DueLoop:
         self._heap: list[tuple[int, int, int, str]] = []
         self._new_shards: set[int] = set()
         self._wake = asyncio.Event()
+        self._wake_scan = asyncio.Event()
         self.fired_count = 0
 
     def queue(self, term: Term, run: Run) -> None:
@@ -70,7 +73,7 @@ class DueLoop:
     def term_began(self, term: Term) -> None:
         """Look for what is due in a shard that has just become ours."""
         self._new_shards.add(term.shard_id)
-        self._wake.set()
+        self._wake_scan.set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Act until told to stop."""
@@ -164,16 +167,19 @@ class DueLoop:
 
         Of new shards at once, of all every 30 s.
         """
-        last_all = self._shards.clock.boottime()
+        clock = self._shards.clock
+        last_all = clock.boottime()
         while not stop.is_set():
+            self._wake_scan.clear()
             new, self._new_shards = self._new_shards, set()
-            now = self._shards.clock.boottime()
+            now = clock.boottime()
             if now - last_all >= SCAN_SECONDS:
                 last_all = now
                 new = set(self._shards.terms)
             if new:
                 await self._scan_shards(sorted(new))
-            await self._shards.clock.sleep(0.2)
+            wait = RETRY_SECONDS if self._new_shards else last_all + SCAN_SECONDS - now
+            await pause(clock, self._wake_scan, max(wait, RETRY_SECONDS))
 
     async def _scan_shards(self, shard_ids: Sequence[int]) -> None:
         horizon_us = self._shards.now_us() + WINDOW_US
@@ -207,3 +213,4 @@ class DueLoop:
     async def _wake_at(self, stop: asyncio.Event) -> None:
         await stop.wait()
         self._wake.set()
+        self._wake_scan.set()

@@ -121,6 +121,7 @@ class Connections:
 
         Raises:
             OSError, asyncpg.PostgresError: the server cannot be reached; what was opened is closed.
+            UnavailableError: it was lost meanwhile; the same.
             ConfigurationError: the server gives fewer connections than the pools may hold.
         """
         try:
@@ -143,8 +144,11 @@ class Connections:
                 max_size=self.sizes.reads,
                 session=READS,
             )
-            async with self._control_pool.acquire() as connection:
-                await check_max_connections(connection, self.sizes.total)
+            try:
+                async with self._control_pool.acquire() as connection:
+                    await check_max_connections(connection, self.sizes.total)
+            except CALL_ERRORS as error:  # it was there a moment ago: whoever opens tries again
+                raise read_error(error) from error
         except BaseException:
             await self.close()
             raise

@@ -100,3 +100,39 @@ async def pause(clock: Clock, stop: asyncio.Event, seconds: float) -> bool:
     finally:
         timer.cancel()
     return stop.is_set()
+
+
+async def every(
+    clock: Clock, stop: asyncio.Event, seconds: float, call: Callable[[], object]
+) -> None:
+    """Call `call` every `seconds` until `stop` is set: no task wakes up for it, unlike for a pause.
+
+    Raises:
+        Exception: What `call` raised; it is not called again.
+    """
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("nothing to do outside of a task")
+    cancels_before, failures = task.cancelling(), list[Exception]()
+
+    def beat() -> None:
+        nonlocal timer  # type: ignore[misc] # bound below, before anything calls this
+        if stop.is_set():
+            return
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - raised by the task, as the docstring says
+            failures.append(error)
+            task.cancel()
+        else:
+            timer = clock.call_later(seconds, beat)
+
+    timer = clock.call_later(seconds, beat)
+    try:
+        await stop.wait()
+    except asyncio.CancelledError:
+        if not failures or task.uncancel() > cancels_before:
+            raise
+        raise failures[0] from None
+    finally:
+        timer.cancel()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, Unpack
 from odin._client.transport import addresses_of
 from odin.core.tasks import ACTIVITY, WORKFLOW
 from odin.core.wire import LINK_VERSION, Hello, QueueSpec
-from odin.runtime.clock import Clock, SystemClock, pause
+from odin.runtime.clock import Clock, SystemClock, every
 from odin.runtime.ids import Ids, SystemIds
 from odin.runtime.link_keeper import LinkKeeper
 from odin.runtime.link_sockets import WORKER_PATH, connect_socket, new_session
@@ -233,12 +233,16 @@ class Worker:
 
     async def _ticks(self, end: asyncio.Event, watch: Watch) -> None:
         count = 0
-        while not await pause(self._clock, end, _TICK_SECONDS):
+
+        def tick() -> None:
+            nonlocal count
             watch.turned()
             self.desk.tick()
             count += 1
             if count % _SLOW_TICKS == 0:
                 self.desk.tick_slowly()
+
+        await every(self._clock, end, _TICK_SECONDS, tick)
 
     async def _end_work(self, sourcing: asyncio.Task[None]) -> None:
         """Give back what is not begun, let activities finish, and have the results answered."""

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from datetime import UTC
 from uuid import UUID
 
+import pytest
+
 from odin.core.ids import check_id, check_run_id
-from odin.runtime.clock import SystemClock, Timer, pause
+from odin.runtime.clock import SystemClock, Timer, every, pause
 from odin.runtime.ids import Ids, SeededIds, SystemIds, uuid7
 
 
@@ -76,6 +78,57 @@ async def test_a_pause_that_is_over_leaves_its_task_as_it_was() -> None:
         assert task.cancelling() == 0
     asyncio.get_running_loop().call_soon(stop.set)
     assert await pause(SystemClock(), stop, 0)
+
+
+async def test_a_beat_goes_on_until_the_stop_is_set_and_no_further() -> None:
+    stop, count = asyncio.Event(), 0
+
+    def call() -> None:
+        nonlocal count
+        count += 1
+        if count == 3:
+            stop.set()
+
+    async with asyncio.timeout(5):
+        await every(SystemClock(), stop, 0, call)
+        await asyncio.sleep(0.01)
+    assert count == 3
+
+
+async def test_a_beat_that_fails_raises_what_it_met_and_leaves_its_task_as_it_was() -> None:
+    count = 0
+
+    def call() -> None:
+        nonlocal count
+        count += 1
+        raise LookupError("lost")
+
+    task = asyncio.current_task()
+    assert task is not None
+    async with asyncio.timeout(5):
+        with pytest.raises(LookupError):
+            await every(SystemClock(), asyncio.Event(), 0, call)
+        await asyncio.sleep(0.01)
+    assert (count, task.cancelling()) == (1, 0)
+
+
+async def test_a_beat_that_is_cancelled_is_over() -> None:
+    count, begun = 0, asyncio.Event()
+
+    def call() -> None:
+        nonlocal count
+        count += 1
+        begun.set()
+
+    beating = asyncio.create_task(every(SystemClock(), asyncio.Event(), 0, call))
+    async with asyncio.timeout(5):
+        await begun.wait()
+        beating.cancel()
+        await asyncio.wait({beating})
+    assert beating.cancelled()
+    before = count
+    await asyncio.sleep(0.01)
+    assert count == before
 
 
 def test_the_wall_clock_is_aware_and_utc() -> None:

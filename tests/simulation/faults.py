@@ -42,6 +42,7 @@ def plan(
         kind = dice.choice(kinds or _OFTEN)
         at = dice.uniform(FIRST_SECONDS, shape.fault_seconds - 1.0)
         span = min(_span(dice), shape.fault_seconds - at)
+        world.healed_at = max(world.healed_at, at + span)
         drawn.append(f"{kind} at {at:.2f} for {span:.2f}")
         _schedule(world, (known or KINDS)[kind], Random(dice.getrandbits(64)), at, span)  # noqa: S311 - seeded dice
     return drawn

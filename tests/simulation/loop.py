@@ -36,6 +36,7 @@ from .loop_parts import (
     UnhandledError,
     VirtualTimeoutError,
     drop,
+    found_without_asking,
     label_of,
     mark_of,
     refusal,
@@ -129,18 +130,19 @@ class SimLoop(asyncio.BaseEventLoop):
             StepLimitError: Too many callbacks in all, or at one instant.
             UnhandledError: A callback raised.
         """
-        outer = (events._get_running_loop(), sys.get_asyncgen_hooks())  # noqa: SLF001 - in its __all__
-        if outer[0] is not None:
+        hooks = sys.get_asyncgen_hooks()
+        if events._get_running_loop() is not None:  # noqa: SLF001 - in its __all__
             raise RuntimeError("a simulation inside a running event loop")
         events._set_running_loop(self)  # noqa: SLF001 - in its __all__
         sys.set_asyncgen_hooks(firstiter=self._hold, finalizer=None)
         try:
-            task = self.create_task(main, name="main")
-            self._run(task, self.now + limit_seconds)
-            return task.result()
+            with found_without_asking(self):
+                task = self.create_task(main, name="main")
+                self._run(task, self.now + limit_seconds)
+                return task.result()
         finally:
             events._set_running_loop(None)  # noqa: SLF001 - in its __all__
-            sys.set_asyncgen_hooks(*outer[1])
+            sys.set_asyncgen_hooks(*hooks)
 
     def run_until_complete(self, future: Any) -> Any:  # noqa: ANN401 - asyncio's signature
         """Run a coroutine to its end, an hour of virtual time at most."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from asyncio import events
 from collections import deque
+from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple, cast
 from zlib import crc32
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine, Iterable, Iterator
     from types import AsyncGeneratorType
 
     from .loop import SimLoop
@@ -269,6 +271,35 @@ def _end(close: Callable[[], object]) -> None:
         except BaseException:  # noqa: BLE001 - whatever it ended with (a group, too), it ended
             return
         return
+
+
+@contextmanager
+def found_without_asking(loop: SimLoop) -> Iterator[None]:
+    """Have Python code find the running loop without a word to the kernel.
+
+    Before Python 3.12 asyncio compares the number of the process each time, thousands of times a
+    seed, and where system calls are dear that is an eighth of a simulation.
+    """
+    running: list[object] = [loop]
+    tell = events._set_running_loop  # noqa: SLF001 - in its __all__
+
+    def find() -> object:
+        return running[0]
+
+    def change(inner: Any) -> None:  # noqa: ANN401 - a loop, of a workflow perhaps
+        running[0] = inner
+        tell(inner)
+
+    found = {"get_running_loop": find, "_get_running_loop": find, "_set_running_loop": change}
+    seams = [(module, name, new) for module in (asyncio, events) for name, new in found.items()]
+    before = [getattr(module, name) for module, name, _ in seams]
+    try:
+        for module, name, new in seams:
+            setattr(module, name, new)
+        yield
+    finally:
+        for (module, name, _), old in zip(seams, before, strict=True):
+            setattr(module, name, old)
 
 
 REACHING_OUT: Final = [

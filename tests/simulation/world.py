@@ -74,7 +74,11 @@ class Verdict:
 
 
 class World:
-    """Everything of one seed."""
+    """Everything of one seed.
+
+    Attributes:
+        healed_at: Seconds after which nothing is wrong any more; the plan of the faults sets it.
+    """
 
     def __init__(self, seed: int, shape: Shape = Shape()) -> None:
         self.seed = seed
@@ -94,6 +98,7 @@ class World:
         self.parts: dict[HostProcess, EngineParts] = {}
         self.database = SimDatabase(self.loop)
         self.database.delay = self.network.delay
+        self.healed_at = 0.0
         self.committed_us: dict[int, int] = {}
         self.stepped_back_us = 0
         self.database.on_commit.append(self._committed)
@@ -138,6 +143,7 @@ class World:
 
     def node_began(self, process: HostProcess, parts: EngineParts) -> None:
         """An engine's incarnation has its parts."""
+        self.parts = {one: its for one, its in self.parts.items() if one.is_alive}
         self.parts[process] = parts
         self.note("incarnation", process.name, parts.membership.incarnation)
 
@@ -182,7 +188,7 @@ class World:
             done.set()
 
         driving = clients.create_task(drive(), name="clients")
-        await asyncio.sleep(shape.fault_seconds)
+        await asyncio.sleep(self.healed_at)
         self.note("all healed")
         try:
             async with asyncio.timeout(shape.finish_seconds):
@@ -208,7 +214,7 @@ class World:
         self.loop.call_later(PROBE_SECONDS, self._probe)
         answering: dict[int, str] = {}
         for process, parts in self.parts.items():
-            if not process.is_alive or process.is_frozen or not parts.membership.may_serve():
+            if process.is_held or not parts.membership.may_serve():
                 continue
             for shard_id, term in parts.shards.terms.items():
                 if not term.is_serving:
