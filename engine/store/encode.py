@@ -21,6 +21,8 @@ def encode_group(group: Group) -> list[object]:
     """
     terms = dict(sorted(group.terms.items()))
     _check_shards(group, terms)
+    # Of two delays of one row, sent twice while the group waited, Postgres would take either.
+    delays = {(row.shard_id, row.outbox_id): row for row in group.outbox_delays}
     return [
         group.incarnation,
         list(terms),
@@ -33,7 +35,7 @@ def encode_group(group: Group) -> list[object]:
         [outbox_id for _, outbox_id in group.outbox_deletes],
         [
             (row.shard_id, row.outbox_id, row.publish_count, row.next_publish_us)
-            for row in group.outbox_delays
+            for row in delays.values()
         ],
         _requests(group),
     ]

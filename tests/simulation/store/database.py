@@ -94,9 +94,14 @@ class SimDatabase:
         """Return the name of a statement's text.
 
         Raises:
-            KeyError: The model does not know it.
+            NotImplementedError: The model does not know it.
         """
-        return "connection limits" if "max_connections" in query else _NAMES[query]
+        if "max_connections" in query:
+            return "connection limits"
+        if query not in _NAMES:
+            begin = " ".join(query.split())[:120]
+            raise NotImplementedError(f"the model of Postgres has no statement for: {begin}")
+        return _NAMES[query]
 
     # --- connections ------------------------------------------------------------------------------
 
