@@ -162,6 +162,7 @@ def eviction_before_commit() -> list[Patch]:
 @mutation(
     "what gathers goes on after an unknown outcome, and is written under the present range",
     "gathering_in_doubt",
+    orders=40,
 )
 def gathering_kept_and_restamped() -> list[Patch]:
     whole = Lane._commit  # noqa: SLF001 - the mutation

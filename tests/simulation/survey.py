@@ -15,14 +15,6 @@ SEEDS_MAX: Final = 40
 _Found = tuple[str, int, float, str]
 
 
-def seeds_of(name: str) -> int:
-    """Return how many seeds are tried: for one that is found, what it took and as many again.
-
-    Whatever changes a step of the code makes other worlds of the seeds.
-    """
-    return min(SEEDS_MAX, 2 * FOUND[name] + 8) if name in FOUND else SEEDS_MAX
-
-
 def survey(names: Sequence[str], jobs: int) -> int:
     """Try mutations (all if none is named) from seed 0 on; return 1 if one of `FOUND` is not."""
     missed = []
@@ -39,8 +31,8 @@ def survey(names: Sequence[str], jobs: int) -> int:
 
 def _try(name: str) -> _Found:
     began = time.perf_counter()
-    count, what = seeds_of(name), ""
-    for seed in range(count):
+    count, what = SEEDS_MAX, ""
+    for seed in range(SEEDS_MAX):
         verdict = run_seed(seed, Settings(mutation=name))
         if not verdict.is_good:
             count, what = seed + 1, verdict.complaints[0]

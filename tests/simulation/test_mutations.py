@@ -5,7 +5,12 @@ import pytest
 from tests.simulation.mutations import EQUIVALENT, FOUND, MUTATIONS, NOT_FOUND
 from tests.simulation.test_seeds import simulate
 
-DEAR = {"sweeper_off", "refusal_ignored", "outbox_row_dropped_and_nothing_again"}
+DEAR = {
+    "sweeper_off",
+    "refusal_ignored",
+    "outbox_row_dropped_and_nothing_again",
+    "gathering_kept_and_restamped",
+}
 """They take ten seeds and more: `python -m tests.simulation --mutations` tries them too."""
 CHEAP = [name for name in FOUND if name not in DEAR]
 
