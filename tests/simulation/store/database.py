@@ -94,13 +94,13 @@ class SimDatabase:
         """Return the name of a statement's text.
 
         Raises:
-            NotImplementedError: The model does not know it.
+            LookupError: The model does not know it.
         """
         if "max_connections" in query:
             return "connection limits"
         if query not in _NAMES:
             begin = " ".join(query.split())[:120]
-            raise NotImplementedError(f"the model of Postgres has no statement for: {begin}")
+            raise LookupError(f"the model of Postgres has no statement for: {begin}")
         return _NAMES[query]
 
     # --- connections ------------------------------------------------------------------------------
