@@ -24,7 +24,7 @@ from odin.runtime.postgres import (
 )
 from odin.runtime.sql import load_queries
 
-from .errors import CALL_ERRORS, read_error
+from .errors import CALL_ERRORS, is_passing, read_error
 from .lane import Lane
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Connections:
 
         Raises:
             OSError, asyncpg.PostgresError: the server cannot be reached; what was opened is closed.
-            UnavailableError: it was lost meanwhile; the same.
+            UnavailableError: it has no room for more, or was lost meanwhile; the same.
             ConfigurationError: the server gives fewer connections than the pools may hold.
         """
         try:
@@ -149,8 +149,11 @@ class Connections:
                     await check_max_connections(connection, self.sizes.total)
             except CALL_ERRORS as error:  # it was there a moment ago: whoever opens tries again
                 raise read_error(error) from error
-        except BaseException:
+        except BaseException as error:
             await self.close()
+            # No room for a connection is no reason to end: whoever opens tries again.
+            if isinstance(error, asyncpg.PostgresError) and is_passing(error):
+                raise read_error(error) from error
             raise
 
     async def close(self) -> None:

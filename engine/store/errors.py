@@ -60,6 +60,11 @@ def write_error(error: BaseException, what: str) -> OdinError:
     )
 
 
+def is_passing(error: asyncpg.PostgresError) -> bool:
+    """Return whether the error says nothing of what was asked: it may go well the next time."""
+    return (error.sqlstate or "")[:2] in _PASSING
+
+
 def read_error(error: BaseException) -> UnavailableError:
     """Return what a failed read means: nothing happened, ask again."""
     return UnavailableError(

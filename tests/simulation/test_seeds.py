@@ -31,8 +31,9 @@ def test_no_fault_breaks_a_promise(first: int) -> None:
     assert "0 failing" in done.stdout
 
 
-def test_an_engine_that_loses_its_database_as_it_begins_tries_again() -> None:
-    done = simulate("--seed", "197")
+@pytest.mark.parametrize("seed", [197, 100_701, 100_879])
+def test_an_engine_that_is_refused_by_its_database_as_it_begins_tries_again(seed: int) -> None:
+    done = simulate("--seed", str(seed))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
