@@ -1,7 +1,11 @@
-"""`python -m chaos`: one experiment every ten minutes on the cluster of ODIN_FOLDER."""
+"""`python -m chaos`: one experiment every ten minutes on the cluster of ODIN_FOLDER.
+
+`odin chaos` runs single ones, and shows and halts what this does.
+"""
 
 from __future__ import annotations
 
+import argparse
 import secrets
 from datetime import timedelta
 from typing import Final
@@ -45,4 +49,6 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    # It has no options; whoever asks for help, or means `odin chaos`, is told and breaks nothing.
+    argparse.ArgumentParser(prog="python -m chaos", description=__doc__).parse_args()
     run(main, service="chaos")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from contextlib import suppress
 
 import pytest
@@ -37,6 +38,30 @@ def test_it_is_found_too_where_the_error_is_swallowed() -> None:
 def test_libraries_may_ask() -> None:
     with no_real_world():
         logging.getLogger("library").warning("stamped")
+
+
+def test_a_real_worker_of_another_test_goes_on_asking() -> None:
+    """Its thread stands beside the simulation and is no part of it."""
+    begun, may_ask = threading.Event(), threading.Event()
+    told: list[BaseException | None] = []
+
+    def ask() -> None:
+        begun.set()
+        may_ask.wait()
+        try:
+            exec("import time; time.monotonic()", {"__name__": "odin.worker.watch"})  # noqa: S102 - the same
+        except RealWorldError as error:
+            told.append(error)
+        else:
+            told.append(None)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    begun.wait()
+    with no_real_world():
+        may_ask.set()
+        thread.join()
+    assert told == [None]
 
 
 def test_engines_ask_nothing_of_the_machine() -> None:
