@@ -11,6 +11,7 @@ MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 THIS_FILE = Path(__file__).relative_to(ROOT)
 
+# The words that are banned, for the search alone: no file but this one may hold one of them.
 _UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
 _SKIPPED = re.compile(r"\b(pytest\.skip|mark\.skip|xfail|importorskip)\b")
 _PLACES = re.compile(
