@@ -6,6 +6,7 @@ server that is neither named nor startable is a failure of the tests that need i
 
 import os
 import secrets
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
@@ -41,10 +42,12 @@ _DOUBT = dice_of_environment()
 
 
 def pytest_configure() -> None:
-    """Take odin's settings out of the environment: a test sees only what it sets itself."""
+    """Give every run the same beginning: none of odin's settings, and Ctrl-C at work."""
     for name in list(os.environ):
         if name.startswith("ODIN_") and not name.startswith(_KEPT_PREFIX):
             del os.environ[name]
+    # A script's background job ignores SIGINT and hands that down to every program a test starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if _DOUBT is not None:
         patch = pytest.MonkeyPatch()
         patch.setattr(asyncpg, "connect", open_doubtfully(_DOUBT, asyncpg.connect))
