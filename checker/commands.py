@@ -6,16 +6,17 @@ import asyncio
 import os
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import asyncpg
 import msgspec
 import typer
 
-from odin.cli.nearby import nearby
+from odin.cli.nearby import FOLDER_VARIABLE, nearby
 from odin.cli.output import chat, duration_of
 from odin.cli.shared import current
-from odin.errors import InvalidArgumentError, UnavailableError
+from odin.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
 from odin.runtime.clock import SystemClock
 from odin.runtime.settings import load
 
@@ -37,6 +38,12 @@ class _Secrets(msgspec.Struct):
     postgres_dsn: str = ""
 
 
+class NoClusterError(FailedPreconditionError):
+    """No cluster runs in the folder whose database is to be read."""
+
+    reason = "NO_CLUSTER"
+
+
 def check_history(
     *,
     since: Annotated[str, typer.Option(help="How far back: 30m, 1h; or an instant.")] = "1h",
@@ -50,11 +57,15 @@ def check_history(
     workflows: Annotated[
         str, typer.Option(help="Modules of the workflows to replay; the demo's if empty.")
     ] = "",
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="The cluster's, whatever the environment says.")
+    ] = None,
 ) -> int:
     r"""Prove from Postgres that every run finished, in order, charged at most once.
 
-    Reads ODIN_POSTGRES_DSN, or the local cluster's database. Exits with 0 if all that is required
-    is valid, 1 if anything is invalid, 3 if something required is unknown.
+    Reads the database of --folder's cluster; without it ODIN_POSTGRES_DSN, or the database of the
+    local cluster. Exits with 0 if all that is required is valid, 1 if anything is invalid, 3 if
+    something required is unknown.
 
     \b
       odin check                           what ran in the last hour
@@ -62,7 +73,7 @@ def check_history(
       odin check --experiment x-17         and whether its faults took effect
     """
     now_us = round(SystemClock().wall().timestamp() * SECOND_US)
-    settings = load(CheckerSettings, **_database())
+    settings = load(CheckerSettings, **_database(folder))
     asked = asked_of(
         settings,
         since_us=instant_us(since, now_us, "--since"),
@@ -140,16 +151,33 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _database() -> dict[str, str]:
-    """Return the local cluster's database as a setting, where the environment names none."""
+def _database(folder: Path | None) -> dict[str, str]:
+    """Return a local cluster's database as a setting; nothing where the environment names one.
+
+    Args:
+        folder: The cluster's, which then counts for more than the environment; None: the nearest.
+
+    Raises:
+        NoClusterError: no cluster runs in `folder`, or it has no database.
+    """
+    if folder is not None:
+        dsn = _dsn_of(folder)
+        if not dsn:
+            raise NoClusterError(f"no cluster runs in {folder.resolve()}: `odin up` starts one")
+        return {"postgres_dsn": dsn}
     if os.environ.get(DSN_VARIABLE):
         return {}
-    local = nearby()
+    dsn = _dsn_of(None)
+    return {"postgres_dsn": dsn} if dsn else {}
+
+
+def _dsn_of(folder: Path | None) -> str:
+    """Return the database of the cluster in a folder, or nearby; empty if none runs."""
+    local = nearby() if folder is None else nearby(environ={FOLDER_VARIABLE: str(folder)})
     if local is None:
-        return {}
+        return ""
     file = local.file.with_name("cluster.secrets.json")
     try:
-        dsn = msgspec.json.decode(file.read_bytes(), type=_Secrets).postgres_dsn
+        return msgspec.json.decode(file.read_bytes(), type=_Secrets).postgres_dsn
     except (OSError, msgspec.MsgspecError):
-        return {}
-    return {"postgres_dsn": dsn} if dsn else {}
+        return ""

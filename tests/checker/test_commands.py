@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -63,6 +64,37 @@ async def test_a_database_that_does_not_answer_is_unknown_and_never_valid() -> N
     code, _, errors = await run("postgresql://nobody@127.0.0.1:1/none", "odin.cli", "check")
     assert code == 3
     assert "Postgres could not be read" in errors
+
+
+def cluster_files(folder: Path, dsn: str) -> None:
+    """Write what a cluster that runs leaves in its folder; this process stands for it."""
+    state = {"pid": os.getpid(), "phase": "running", "engines": ["http://127.0.0.1:1"]}
+    folder.mkdir()
+    (folder / "cluster.json").write_text(json.dumps(state), encoding="utf-8")
+    secrets = folder / "cluster.secrets.json"
+    secrets.write_text(json.dumps({"postgres_dsn": dsn}), encoding="utf-8")
+
+
+async def test_a_folder_counts_for_more_than_the_environment(rows: str, tmp_path: Path) -> None:
+    cluster_files(tmp_path / "here", rows)
+    named = ("odin.cli", "check", "--replay", "0", "--json", "--folder", str(tmp_path / "here"))
+    code, told, errors = await run("postgresql://nobody@127.0.0.1:1/none", *named)
+    assert (code, json.loads(told)["verdict"]) == (3, "unknown"), errors  # I18 is not asked for
+    assert await results(rows) == ["unknown"]
+
+
+async def test_a_folder_without_a_cluster_is_an_error_and_no_other_database_is_read(
+    rows: str, tmp_path: Path
+) -> None:
+    code, told, errors = await run(rows, "odin.cli", "check", "--folder", str(tmp_path / "gone"))
+    assert (code, told) == (4, "")
+    assert f"no cluster runs in {tmp_path / 'gone'}" in errors
+    assert await results(rows) == []
+
+    cluster_files(tmp_path / "empty", "")
+    code, _, errors = await run(rows, "odin.cli", "check", "--folder", str(tmp_path / "empty"))
+    assert (code, "NO_CLUSTER" in errors) == (4, True)
+    assert await results(rows) == []
 
 
 async def test_the_self_test_of_the_process_sees_every_mutation(real_rows: str) -> None:
