@@ -28,9 +28,20 @@ def _checker(name: str) -> Any:  # noqa: ANN401 - resolved at run time, see the 
 
 
 async def checked(
-    dsn: str, experiment_id: str, started_at: str, clock: Clock
+    dsn: str,
+    experiment_id: str,
+    started_at: str,
+    clock: Clock,
+    until: datetime | None = None,
 ) -> tuple[Verdict, list[str]]:
     """Let the checker judge everything since an experiment began, and keep its report.
+
+    Args:
+        dsn: The database.
+        experiment_id: Whose faults must have been seen to bite.
+        started_at: When it began, ISO 8601.
+        clock: Tells the time.
+        until: Where the window ends; None for now.
 
     Returns:
         The verdict, and why it is no better. A checker that fails has judged nothing: unknown.
@@ -42,6 +53,7 @@ async def checked(
         asked = _checker("commands").asked_of(
             settings,
             since_us=round(since.timestamp() * SECOND_US),
+            until_us=None if until is None else round(until.timestamp() * SECOND_US),
             experiment=experiment_id,
             seed=round(clock.wall().timestamp()),
         )

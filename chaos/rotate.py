@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .plan import Scenario
     from .runner import Runner
 
-COLUMNS: Final = ("EXPERIMENT", "BIT", "RECOVERED", "STALL", "STARTS", "VERDICT", "WHY")
+COLUMNS: Final = ("EXPERIMENT", "BIT", "RECOVERED", "STALL", "STARTS", "CHECKER", "VERDICT", "WHY")
 WHY_MAX: Final = 110
 
 
@@ -74,6 +74,7 @@ def rows(results: Iterable[Result]) -> list[tuple[str, ...]]:
             "-" if one.recovered_seconds is None else f"{one.recovered_seconds:.1f} s",
             f"{one.counts['longest stall']:.1f} s" if one.counts else "-",
             f"{one.counts['finished']}/{one.counts['started']}" if one.counts else "-",
+            one.checker or "-",
             one.verdict,
             "; ".join([*one.wrong, *one.reasons, *_unseen(one)])[:WHY_MAX] or "-",
         )

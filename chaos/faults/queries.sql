@@ -66,3 +66,8 @@ SELECT count(*) FROM dead_letter WHERE recorded_at > $1;
 
 -- name: has_evidence_table
 SELECT to_regclass('chaos_experiment') IS NOT NULL;
+
+-- name: count_open
+-- Runs that began in a window and have not closed.
+SELECT count(*) FROM execution
+WHERE status = 'running' AND started_at >= $1::timestamptz AND started_at < $2::timestamptz;
