@@ -50,6 +50,12 @@ test: venv ## every test; sets up Postgres, RabbitMQ and Valkey first
 	$(BIN)/python -m cluster.servers --prepare
 	$(PYTEST) -q tests
 
+.PHONY: repeat
+repeat: venv ## the tests of TIER, TIMES times in random order; ends at the first red one
+	$(BIN)/python -m cluster.servers --prepare
+	@for turn in $$(seq $(or $(TIMES),10)); do \
+		echo "turn $$turn"; $(PYTEST) -q $(or $(TIER),tests) || exit 1; done
+
 .PHONY: hunt
 hunt: venv ## random examples for the properties of the core, other ones each time (HUNT="tests...")
 	ODIN_TEST_PROFILE=hunt $(PYTEST) -q --timeout 1800 $(or $(HUNT),tests/core)
