@@ -18,6 +18,7 @@ class Action(StrEnum):
 
     LIST = "list"
     RUN = "run"
+    REPLAY = "replay"
     HALT = "halt"
     RESUME = "resume"
     HISTORY = "history"
@@ -28,9 +29,11 @@ class Action(StrEnum):
 def chaos(
     *,
     action: Annotated[
-        Action, typer.Argument(help="list, run, halt, resume, history, show or rotate.")
+        Action, typer.Argument(help="list, run, replay, halt, resume, history, show or rotate.")
     ] = Action.LIST,
-    name: Annotated[str, typer.Argument(help="For run: which one; for show: the id.")] = "",
+    name: Annotated[
+        str, typer.Argument(help="For run: which one; for show and replay: the id.")
+    ] = "",
     seed: Annotated[int, typer.Option(help="Chooses the victims, and the order.")] = 0,
     fast: Annotated[
         bool, typer.Option("--fast", help="Rotate back to back instead of every ten minutes.")
@@ -49,18 +52,20 @@ def chaos(
       odin chaos resume                     let the schedule go on
       odin chaos history                    what was run, and what came of it
       odin chaos show ID                    every line of one experiment
+      odin chaos replay ID                  the same again, and both verdicts side by side
       odin chaos rotate --fast              all of them back to back, and a table
 
     Most of them want `odin up --proxies --load 5`. A verdict is pass, fail or unknown: unknown if
     the fault was not seen to bite. Exit code 0 for pass, 5 for fail, 4 for unknown.
     """
-    from . import actions, past  # noqa: PLC0415 - slow to import, `--help` does without
+    from . import actions, again, past  # noqa: PLC0415 - slow to import, `--help` does without
 
     as_json = current().as_json
     names = [one for one in only.split(",") if one]
     ways: dict[Action, Callable[[], int]] = {
         Action.LIST: lambda: actions.show_list(folder, as_json=as_json),
         Action.RUN: lambda: actions.run_one(folder, name, seed, as_json=as_json),
+        Action.REPLAY: lambda: again.replay_one(folder, name, as_json=as_json),
         Action.HALT: lambda: actions.halt_now(folder, as_json=as_json),
         Action.RESUME: lambda: actions.resume_now(folder),
         Action.HISTORY: lambda: past.show_history(folder, as_json=as_json),

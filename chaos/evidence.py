@@ -85,6 +85,8 @@ def shown(result: Result) -> dict[str, Any]:
         "reasons": result.reasons,
         "own_verdict": result.verdict,
         "checker": result.checker,
+        "draw": msgspec.to_builtins(result.draw),
+        "replay_of": result.replay_of,
     }
 
 

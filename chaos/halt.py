@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from odin.runtime.clock import Clock
 
-    from .faults.levers import Levers
+    from .faults.levers import Reach
     from .running import Running
 
 # The runner heals by itself when it is told to end; below, we do.
@@ -34,7 +34,7 @@ def resume(folder: Path) -> None:
     (folder / FILE).unlink(missing_ok=True)
 
 
-async def halt(levers: Levers, clock: Clock, api_key: str | None) -> tuple[list[str], list[str]]:
+async def halt(levers: Reach, clock: Clock, api_key: str | None) -> tuple[list[str], list[str]]:
     """Tell the runner to end, undo what it leaves, heal the rest.
 
     Returns:
@@ -53,7 +53,7 @@ async def halt(levers: Levers, clock: Clock, api_key: str | None) -> tuple[list[
     return done + [one.what for one in healed if one.kind != "once"], wrong
 
 
-async def _end(running: Running, levers: Levers, clock: Clock) -> None:
+async def _end(running: Running, levers: Reach, clock: Clock) -> None:
     with suppress(ProcessLookupError):
         os.kill(running.pid, signal.SIGTERM)
     ends = clock.boottime() + ENDS_SECONDS

@@ -11,7 +11,7 @@ from .faults.undo import undo
 from .running import forget_running, read_running
 
 if TYPE_CHECKING:
-    from .faults.levers import Levers
+    from .faults.levers import Reach
 
 HEAL_SECONDS: Final = 45.0
 
@@ -27,12 +27,16 @@ def said(error: Exception) -> str:
     return str(error) or "no time"
 
 
-async def replayed(levers: Levers, api_key: str | None) -> list[str]:
+async def replayed(levers: Reach, api_key: str | None) -> list[str]:
     """Undo what is on record, and forget it; return what could not be undone (it stays)."""
     running = read_running(levers.folder)
     if running is None:
         return []
     wrong = []
+    try:
+        await levers.refresh()
+    except OdinError as error:
+        wrong.append(f"the cluster cannot be looked at: {error}")
     for step in running.undo:
         try:
             async with asyncio.timeout(HEAL_SECONDS):

@@ -1,6 +1,6 @@
 """What happened in every experiment, one JSON object per line; nothing is ever changed in it.
 
-    armed, probed, injected, verified, seen, healed, recovered, judged, halted
+    armed, probed, drawn, injected, verified, seen, healed, recovered, judged, halted
 
 Each line has the experiment, the instant (UTC) and what was found. The file is read by `odin chaos
 history` and `show`; if Postgres has the table `chaos_experiment`, the sum of each experiment goes

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-COLUMNS: Final = ("ID", "VERDICT", "CHECKER", "BIT", "STALL", "RECOVERED")
+COLUMNS: Final = ("ID", "VERDICT", "CHECKER", "BIT", "STALL", "RECOVERED", "REPLAY OF")
 
 
 def show_history(folder: Path | None, *, as_json: bool) -> int:
@@ -53,7 +53,7 @@ def show_one(folder: Path | None, experiment_id: str, *, as_json: bool) -> int:
     return 0
 
 
-_KEYS: Final = ("id", "verdict", "checker", "bit", "stall", "recovered")
+_KEYS: Final = ("id", "verdict", "checker", "bit", "stall", "recovered", "replay_of")
 
 
 def _by_experiment(lines: Sequence[Line]) -> dict[str, list[Line]]:
@@ -75,4 +75,5 @@ def _sum(lines: Sequence[Line]) -> dict[str, str]:
         "bit": "yes" if judged.get("bit") else "no",
         "stall": f"{counts['longest stall']} s" if counts else "-",
         "recovered": "-" if recovered is None else f"{recovered} s",
+        "replay_of": str(lines[0].details.get("replay_of", "-")),
     }

@@ -202,6 +202,10 @@ async def steady(stage: Stage, number: int) -> list[str]:
         stage: The cluster.
         number: Makes the names of the starts.
     """
+    try:
+        await stage.levers.refresh()
+    except OdinError as error:
+        return [str(error)]
     wrong = _parts(stage)
     if not wrong:
         wrong = await _shards(stage)

@@ -13,6 +13,11 @@ ON CONFLICT (id) DO UPDATE SET
     evidence = excluded.evidence,
     verdict = coalesce(excluded.verdict, chaos_experiment.verdict);
 
+-- name: read_experiment
+SELECT scenario, seed, started_at, evidence::text AS evidence
+FROM chaos_experiment
+WHERE id = $1;
+
 -- name: end_experiment
 -- Of a runner that was killed: what it left is healed now.
 UPDATE chaos_experiment

@@ -9,6 +9,20 @@ import msgspec
 from .plan import Scenario, Verdict
 
 
+class Draw(msgspec.Struct, kw_only=True, frozen=True):
+    """How an experiment was drawn: all that running it again takes.
+
+    Attributes:
+        plan: The experiment as it was planned, with its durations.
+        parameters: Of each fault, by its name: see `faults.catalogue`.
+        values: What chance decided, by name: see `faults.dice`.
+    """
+
+    plan: Scenario
+    parameters: dict[str, dict[str, Any]]
+    values: dict[str, Any]
+
+
 class Result(msgspec.Struct, kw_only=True):
     """The sum of one experiment.
 
@@ -31,6 +45,8 @@ class Result(msgspec.Struct, kw_only=True):
         reasons: Why nothing was shown.
         verdict: pass, fail or unknown.
         checker: What the checker said; None if it was not asked.
+        draw: How it was drawn; None if it did not get so far.
+        replay_of: The experiment that this one repeats; empty if it repeats none.
     """
 
     experiment_id: str
@@ -50,6 +66,8 @@ class Result(msgspec.Struct, kw_only=True):
     reasons: list[str] = []
     verdict: Verdict = "unknown"
     checker: Verdict | None = None
+    draw: Draw | None = None
+    replay_of: str = ""
 
     @property
     def has_bitten(self) -> bool:

@@ -13,13 +13,16 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from odin.errors import OdinError
 
 from .evidence import kept
-from .faults.catalogue import fault_of, lacking
+from .faults.catalogue import fault_of, parameters_of
 from .healing import HEAL_SECONDS, NotHealedError, replayed, said
+from .kit import LOCAL, Kit
 from .probe import Prober, steady
-from .result import judge
+from .result import Draw, judge
 from .running import Running, read_running, write_running
 from .witness import Witness
 
@@ -50,12 +53,14 @@ class Experiment:
         stage: Where.
         journal: Takes what happens.
         result: What came of it so far.
+        kit: What can be done to this kind of cluster.
     """
 
     scenario: Scenario
     stage: Stage
     journal: Journal
     result: Result
+    kit: Kit = LOCAL
     _faults: list[tuple[str, Fault]] = field(default_factory=list)
     _looks: int = 0
 
@@ -66,8 +71,9 @@ class Experiment:
             NotHealedError: something could not be healed; it stays on record.
         """
         result, stage = self.result, self.stage
-        self.journal.write("armed", seed=result.seed, hypothesis=self.scenario.hypothesis)
-        result.reasons = lacking(self.scenario.needs, stage)
+        again = {"replay_of": result.replay_of} if result.replay_of else {}
+        self.journal.write("armed", seed=result.seed, hypothesis=self.scenario.hypothesis, **again)
+        result.reasons = self.kit.lacking(self.scenario, stage)
         await kept(stage.books, result, "running")
         try:
             await self._until_over()
@@ -150,13 +156,16 @@ class Experiment:
         await self._claims(witness)
 
     async def _prepare(self) -> list[Undo]:
-        steps: list[Undo] = []
-        await self.stage.choose_owner()
-        for name in self.scenario.faults:
-            fault = fault_of(name, self.stage)
-            steps += await fault.prepare()
-            self._faults.append((name, fault))
-            self.result.targets.append(fault.target)
+        steps, faults = await prepared(self.scenario, self.stage, self.kit)
+        self._faults = faults
+        self.result.targets = [fault.target for _, fault in faults]
+        self.result.draw = Draw(
+            plan=self.scenario,
+            parameters=parameters_of(self.scenario.faults),
+            values=self.stage.drawn,
+        )
+        self.journal.write("drawn", **msgspec.to_builtins(self.result.draw))
+        await kept(self.stage.books, self.result, "running")
         return steps
 
     def _on_record(self, steps: Sequence[Undo]) -> None:
@@ -171,6 +180,8 @@ class Experiment:
             undo=list(steps),
         )
         write_running(self.stage.folder, running)
+        seconds = sum(one.inject_seconds + one.verify_seconds + 2 for _, one in self._faults)
+        self.stage.levers.guard(self.scenario.hold_seconds + seconds + HEAL_SECONDS)
 
     async def _inject(self, name: str, fault: Fault) -> None:
         try:
@@ -263,6 +274,27 @@ class Experiment:
             await clock.sleep(STEADY_SECONDS)
         self.journal.write("probed", when=when, steady=False, wrong=last[:5])
         return None
+
+
+async def prepared(
+    scenario: Scenario, stage: Stage, kit: Kit = LOCAL
+) -> tuple[list[Undo], list[tuple[str, Fault]]]:
+    """Choose the victims and prepare every fault; nothing is broken yet.
+
+    Returns:
+        What undoes them, and the faults with their names.
+
+    Raises:
+        OdinError: one cannot be prepared here.
+    """
+    steps: list[Undo] = []
+    faults: list[tuple[str, Fault]] = []
+    await stage.choose_owner()
+    for name in scenario.faults:
+        fault = fault_of(name, stage, kit.faults)
+        steps += await fault.prepare()
+        faults.append((name, fault))
+    return steps, faults
 
 
 def _shown(result: Result) -> dict[str, Any]:

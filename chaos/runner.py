@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odin.errors import FailedPreconditionError
 
 from .checking import checked
 from .evidence import ended, kept
 from .faults.books import Books
+from .faults.catalogue import parameters_of
+from .faults.dice import Dice
 from .faults.stage import Stage
+from .halt import is_halted
 from .healing import NotHealedError, replayed
 from .journal import Journal
+from .kit import LOCAL, Kit
 from .plan import worst
+from .replay import changed
 from .result import Result
-from .run import Experiment
+from .run import Experiment, prepared
 from .running import exclusive, read_running
 
 if TYPE_CHECKING:
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 
     from odin.runtime.clock import Clock
 
-    from .faults.levers import Levers
+    from .faults.levers import Reach
     from .journal import Line
     from .plan import Scenario
 
@@ -38,12 +42,14 @@ class Runner:
         clock: Measures.
         api_key: The engines' token.
         tell: Is shown every line of the journal.
+        kit: What can be done to this kind of cluster.
     """
 
-    levers: Levers
+    levers: Reach
     clock: Clock
     api_key: str | None = None
     tell: Callable[[Line], None] = lambda _: None
+    kit: Kit = LOCAL
 
     async def run(self, scenario: Scenario, seed: int) -> Result:
         """Run one experiment.
@@ -53,12 +59,51 @@ class Runner:
                 something could not be healed.
         """
         with exclusive(self.levers.folder):
-            await self.clean_up()
-            if left := [one.what for one in self.levers.breaker.broken() if one.kind != "once"]:
-                raise FailedPreconditionError(
-                    f"something is broken already: {'; '.join(left)} (`odin heal` heals it)"
-                )
+            await self._whole()
             return await self._experiment(scenario, seed).run()
+
+    async def replay(self, first: Result) -> Result:
+        """Run an experiment again as it was drawn: the same victims, parameters and durations.
+
+        Raises:
+            OdinError: as for `run`; or nothing was drawn, a target is gone, experiments are halted
+                here, or a fault has other parameters now.
+        """
+        if first.draw is None:
+            raise FailedPreconditionError(
+                f"{first.experiment_id} cannot be run again: its record holds no draw",
+                reason="NOT_DRAWN",
+            )
+        if is_halted(self.levers.folder):
+            raise FailedPreconditionError(
+                "experiments are halted here: `odin chaos resume` lets them go on", reason="HALTED"
+            )
+        draw = first.draw
+        if other := changed(draw.parameters, parameters_of(draw.plan.faults)):
+            raise FailedPreconditionError(
+                f"this version breaks things otherwise: {'; '.join(other)}", reason="CHANGED"
+            )
+        with exclusive(self.levers.folder):
+            await self._whole()
+            # Once for the errors alone: a target that is gone is no experiment without a verdict.
+            dice = Dice(first.seed, draw.values)
+            await prepared(draw.plan, self._stage("rehearsal", draw.plan, dice), self.kit)
+            experiment = self._experiment(draw.plan, first.seed, draw.values)
+            experiment.result.replay_of = first.experiment_id
+            return await experiment.run()
+
+    async def _whole(self) -> None:
+        """Undo what is left of earlier ones, and make sure that nothing else is broken.
+
+        Raises:
+            OdinError: something is, or cannot be undone.
+        """
+        await self.levers.refresh()
+        await self.clean_up()
+        if left := [one.what for one in self.levers.breaker.broken() if one.kind != "once"]:
+            raise FailedPreconditionError(
+                f"something is broken already: {'; '.join(left)} (`odin heal` heals it)"
+            )
 
     async def clean_up(self) -> None:
         """Undo what a runner that was killed has left.
@@ -82,8 +127,7 @@ class Runner:
 
     def look(self) -> Stage:
         """Return the cluster as it is, to be looked at and not to be broken."""
-        dice = random.Random(0)  # noqa: S311 - nothing is rolled with them
-        return Stage(self.levers, self.clock, dice, "look", 0.0, self.api_key)
+        return Stage(self.levers, self.clock, Dice("none"), "look", 0.0, self.api_key)
 
     async def ask_checker(self, result: Result) -> None:
         """Let the checker judge the time since an experiment began; the worse verdict counts."""
@@ -99,17 +143,22 @@ class Runner:
         journal.write("checked", verdict=said, why=why)
         await kept(books, result, "ended")
 
-    def _experiment(self, scenario: Scenario, seed: int) -> Experiment:
-        now = self.clock.wall()
-        experiment_id = f"{now:%Y%m%d-%H%M%S}-{scenario.name}"
-        stage = Stage(
+    def _stage(self, experiment_id: str, scenario: Scenario, dice: Dice) -> Stage:
+        return Stage(
             levers=self.levers,
             clock=self.clock,
-            dice=random.Random(f"{seed}/{scenario.name}"),  # noqa: S311 - repeatable choices, no secret
+            dice=dice,
             experiment_id=experiment_id,
             seconds=scenario.hold_seconds,
             api_key=self.api_key,
         )
+
+    def _experiment(
+        self, scenario: Scenario, seed: int, given: dict[str, Any] | None = None
+    ) -> Experiment:
+        now = self.clock.wall()
+        experiment_id = f"{now:%Y%m%d-%H%M%S}-{scenario.name}"
+        stage = self._stage(experiment_id, scenario, Dice(f"{seed}/{scenario.name}", given))
         stage.state  # noqa: B018 - raises if there is no cluster
         journal = Journal(self.levers.folder, experiment_id, scenario.name, self.clock, self.tell)
         result = Result(
@@ -118,4 +167,4 @@ class Runner:
             seed=seed,
             started_at=now.isoformat(timespec="milliseconds"),
         )
-        return Experiment(scenario, stage, journal, result)
+        return Experiment(scenario, stage, journal, result, self.kit)

@@ -34,7 +34,7 @@ class StepClock:
     def __init__(self, stage: Stage, engine: str) -> None:
         self._stage = stage
         self._engine = engine
-        self._step = stage.dice.choice((-STEP_SECONDS, STEP_SECONDS))
+        self._step = stage.dice.choose("step", (-STEP_SECONDS, STEP_SECONDS))
         self._path = Path()
 
     @property

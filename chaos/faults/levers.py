@@ -142,6 +142,50 @@ class Breaker(Protocol):
         ...
 
 
+class Reach(Protocol):
+    """How chaos reaches a cluster, whatever it runs in.
+
+    Attributes:
+        folder: Where its records of experiments are.
+        breaker: The levers of a local cluster; those of another one refuse, and broke nothing.
+    """
+
+    folder: Path
+    breaker: Breaker
+
+    def state(self) -> State | None:
+        """Return the cluster as it was seen last; None if there is none."""
+        ...
+
+    def secrets(self) -> Secrets:
+        """Return its addresses, with passwords."""
+        ...
+
+    def fingerprint(self, pid: int) -> str:
+        """Return what tells a process of this machine from a later one with its pid."""
+        ...
+
+    def is_same(self, pid: int | None, mark: str) -> bool:
+        """Return whether that process still runs."""
+        ...
+
+    def link_fault(self, **fields: object) -> object:
+        """Return a fault of links."""
+        ...
+
+    async def refresh(self) -> None:
+        """Look at the cluster anew.
+
+        Raises:
+            OdinError: it cannot be looked at.
+        """
+        ...
+
+    def guard(self, seconds: float) -> None:
+        """See to it that what is on record is undone after so long, even if this process dies."""
+        ...
+
+
 def cluster_module(name: str) -> Any:  # noqa: ANN401 - resolved at run time, see the layer rule
     """Return a module of the cluster package, wherever this installation has it."""
     return importlib.import_module(f"{module_of('cluster')}.{name}")
@@ -180,6 +224,12 @@ class Levers:
     def is_same(self, pid: int | None, mark: str) -> bool:
         """Return whether the recorded process still runs."""
         return bool(self._identity.is_same(pid, mark))
+
+    async def refresh(self) -> None:
+        """Leave it: the state file is read each time."""
+
+    def guard(self, seconds: float) -> None:
+        """Leave it to the cluster's supervisor, which heals by time what is on its own record."""
 
     def link_fault(self, **fields: object) -> object:
         """Return a fault of links, of the fields that the proxy knows.

@@ -14,7 +14,8 @@ from .processes import MARGIN_SECONDS, run_state
 from .undo import CLUSTER, Undo
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import random
+    from collections.abc import Iterable, Mapping, Sequence
 
     from .levers import Broken, Link, LinkView
     from .stage import Stage
@@ -204,6 +205,7 @@ class Swizzle:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._links: list[Link] = []
+        self._mending: list[str] = []
         self._broken: list[Broken] = []
 
     @property
@@ -212,20 +214,15 @@ class Swizzle:
         return ", ".join(str(one) for one in self._links)
 
     async def prepare(self) -> Sequence[Undo]:
-        """Choose some links."""
+        """Choose some links, and the order in which they are to be mended."""
         views = await self._stage.levers.breaker.link_views()
-        chosen = [one.name for one in views if one.name.part != "load"]
-        self._stage.dice.shuffle(chosen)
-        taken: set[str] = set()
-        for one in chosen:
-            if one.dependency in ("postgres", "broker"):
-                if one.dependency in taken:
-                    continue
-                taken.add(one.dependency)
-            self._links.append(one)
-        self._links = self._links[:SWIZZLE_LINKS]
-        if not self._links:
+        there = {str(one.name): one.name for one in views if one.name.part != "load"}
+        draw = self._stage.dice.draw
+        chosen = draw("links", lambda dice: some_links(there, dice), there)
+        if not chosen:
             raise NotFoundError("there is no link to stop")
+        self._links = [there[name] for name in chosen]
+        self._mending = draw("mending", lambda dice: shuffled(chosen, dice), chosen)
         return [CLUSTER]
 
     async def inject(self) -> None:
@@ -244,12 +241,36 @@ class Swizzle:
 
     async def heal(self) -> None:
         """Mend them in another order, one after the other."""
-        self._stage.dice.shuffle(self._broken)
-        for one in self._broken:
-            await self._stage.levers.breaker.heal(partial(_is_named, one.id))
+        # Told to end in the middle, it has stopped fewer than it chose.
+        stopped = dict(zip(map(str, self._links), self._broken, strict=False))
+        for name in self._mending:
+            if name not in stopped:
+                continue
+            await self._stage.levers.breaker.heal(partial(_is_named, stopped[name].id))
             await self._stage.clock.sleep(SWIZZLE_SECONDS)
         self._broken = []
         await heal_links(self._stage)
+
+
+def some_links(there: Mapping[str, Link], dice: random.Random) -> list[str]:
+    """Return links to stop: at most one to Postgres, and one to the broker."""
+    found: list[str] = []
+    taken: set[str] = set()
+    for name in shuffled(there, dice):
+        dependency = there[name].dependency
+        if dependency in ("postgres", "broker"):
+            if dependency in taken:
+                continue
+            taken.add(dependency)
+        found.append(name)
+    return found[:SWIZZLE_LINKS]
+
+
+def shuffled(names: Iterable[str], dice: random.Random) -> list[str]:
+    """Return them in another order."""
+    found = list(names)
+    dice.shuffle(found)
+    return found
 
 
 def _is_named(wanted: str, one: Broken) -> bool:
@@ -292,12 +313,12 @@ async def tried(stage: Stage, links: Sequence[Link]) -> dict[str, float | str]:
     return found
 
 
-async def answer(stage: Stage, port: int, dependency: str) -> float | str:
+async def answer(stage: Stage, port: int, dependency: str, host: str = "127.0.0.1") -> float | str:
     """Return after how many seconds a dependency answers at a port; in words, how it does not."""
     began = stage.clock.boottime()
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await asyncio.open_connection(host, port)
             try:
                 writer.write(_HELLO.get(dependency, _HELLO_HTTP))
                 said = await reader.read(1)

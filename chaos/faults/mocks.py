@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 CHARGE: Final = "/charge"
 LOOK_SECONDS: Final = 0.25
+SEED_MAX: Final = 2**31
 
 
 class Misbehave:
@@ -28,6 +29,7 @@ class Misbehave:
         self._kind = kind
         self._fields = fields
         self._address = ""
+        self._seed = 0
 
     @property
     def target(self) -> str:
@@ -37,6 +39,9 @@ class Misbehave:
     async def prepare(self) -> Sequence[Undo]:
         """Find it; "none" undoes everything."""
         self._address = self._stage.part("payments").address
+        self._seed = self._stage.dice.draw(
+            f"seed of {self._kind}", lambda dice: dice.randrange(2**31)
+        )
         return [Undo(kind="mock", address=self._address)]
 
     async def inject(self) -> None:
@@ -46,7 +51,7 @@ class Misbehave:
             {
                 "kind": self._kind,
                 "for_seconds": seconds,
-                "seed": self._stage.dice.randrange(2**31),
+                "seed": self._seed,
                 "paths": [CHARGE],
                 **self._fields,
             }

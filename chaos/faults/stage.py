@@ -12,13 +12,13 @@ from odin.errors import FailedPreconditionError
 from .books import Books
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
     from odin.runtime.clock import Clock
 
-    from .levers import Levers, Part, State
+    from .dice import Dice
+    from .levers import Part, Reach, State
 
 POLL_SECONDS: Final = 0.1
 
@@ -36,7 +36,7 @@ class Stage:
     Attributes:
         levers: Reach it.
         clock: Measures.
-        dice: Choose victims; seeded.
+        dice: Choose victims, by a seed or as an earlier experiment did.
         experiment_id: Names the experiment, and all that it starts.
         seconds: How long the fault is held.
         api_key: The engines' token.
@@ -45,9 +45,9 @@ class Stage:
         group: Where what goes on beside the experiment runs; it ends with it.
     """
 
-    levers: Levers
+    levers: Reach
     clock: Clock
-    dice: random.Random
+    dice: Dice
     experiment_id: str
     seconds: float
     api_key: str | None = None
@@ -98,19 +98,24 @@ class Stage:
         """Return the part of a kind that this experiment strikes.
 
         Raises:
-            FailedPreconditionError: none of them lives.
+            FailedPreconditionError: none of them lives, or not the one that is asked for.
         """
         if kind not in self.victims:
             alive = [one.name for one in self.state.parts if one.kind == kind and one.is_alive]
             if not alive:
                 raise FailedPreconditionError(f"no {kind} is alive")
-            self.victims[kind] = self.dice.choice(alive)
+            self.victims[kind] = self.dice.choose(kind, alive)
         self.struck.append(self.victims[kind])
         return self.victims[kind]
 
     def everyone(self, kind: str) -> list[str]:
-        """Return the parts of a kind as victims, all of them."""
-        self.struck += (found := self.names(kind))
+        """Return the parts of a kind as victims, all of them.
+
+        Raises:
+            TargetGoneError: one that is asked for is not there.
+        """
+        names = self.names(kind)
+        self.struck += (found := self.dice.draw(f"every {kind}", lambda _: names, names))
         return found
 
     async def choose_owner(self) -> None:
@@ -118,10 +123,19 @@ class Stage:
 
         Raises:
             BooksClosedError: Postgres does not answer.
+            TargetGoneError: the one that is asked for owns none.
         """
+        if self.dice.given is not None and "engine" not in self.dice.given:
+            return  # none was struck
         owners = sorted((await self.books.owners()).keys() & set(self.names("engine")))
         if owners:
-            self.victims["engine"] = self.dice.choice(owners)
+            self.victims["engine"] = self.dice.choose("engine", owners)
+
+    @property
+    def drawn(self) -> dict[str, Any]:
+        """What was drawn; of an engine that was chosen and not struck, nothing."""
+        is_struck = self.victims.get("engine") in self.struck
+        return {name: one for name, one in self.dice.drawn.items() if name != "engine" or is_struck}
 
     def begin(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Let something go on beside the experiment; return it, so that it can be ended."""

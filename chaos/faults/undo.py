@@ -12,10 +12,16 @@ import msgspec
 from odin.client import Client
 from odin.errors import NotFoundError, OdinError, UnavailableError
 
-if TYPE_CHECKING:
-    from .levers import Levers
+from .docker import Docker
+from .docker_address import parsed
 
-Kind: TypeAlias = Literal["cluster", "mock", "write", "remove", "terminate"]
+if TYPE_CHECKING:
+    from .levers import Reach
+
+Kind: TypeAlias = Literal["cluster", "mock", "write", "remove", "terminate", "container"]
+Action: TypeAlias = Literal["", "start", "unpause", "connect"]
+CONTAINER_LOOKS: Final = 3
+CONTAINER_LOOK_SECONDS: Final = 0.5
 MOCK_TIMEOUT: Final = aiohttp.ClientTimeout(total=5.0)
 
 
@@ -25,11 +31,16 @@ class Undo(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     Attributes:
         kind: "cluster": heal what is on the cluster's record; "mock": tell the mock at `address` to
             behave; "write": put `text` into the file `path`; "remove": delete that file;
-            "terminate": end the runs `workflow_ids`.
-        address: Of a mock.
+            "terminate": end the runs `workflow_ids`; "container": do `action` to `container`, by
+            the Docker engine at `address`.
+        address: Of a mock, or of a Docker engine.
         path: Of a file.
         text: What it is to hold.
         workflow_ids: Of runs that would never end by themselves.
+        action: What brings a container back.
+        container: Its id.
+        network: What it is to be connected to.
+        aliases: By which names, there.
     """
 
     kind: Kind
@@ -37,13 +48,17 @@ class Undo(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     path: str = ""
     text: str = ""
     workflow_ids: list[str] = []
+    action: Action = ""
+    container: str = ""
+    network: str = ""
+    aliases: list[str] = []
 
 
 CLUSTER: Final = Undo(kind="cluster")
 BEHAVE: Final = {"kind": "none"}
 
 
-async def undo(step: Undo, levers: Levers, api_key: str | None = None) -> None:
+async def undo(step: Undo, levers: Reach, api_key: str | None = None) -> None:
     """Do one step.
 
     Raises:
@@ -61,6 +76,8 @@ async def undo(step: Undo, levers: Levers, api_key: str | None = None) -> None:
             await asyncio.to_thread(Path(step.path).unlink, missing_ok=True)
         case "terminate":
             await _terminate(step.workflow_ids, levers, api_key)
+        case "container":
+            await restored(step)
         case _ as never:
             assert_never(never)
 
@@ -86,13 +103,39 @@ async def tell_mock(address: str, token: str, body: object) -> list[dict[str, ob
     return found
 
 
-def _is_there(address: str, levers: Levers) -> bool:
+async def restored(step: Undo) -> None:
+    """Bring a container back to what it was; one that has been removed needs nothing.
+
+    It is looked at more than once: what was asked of the engine by a runner that was told to end in
+    the middle may come true a moment later.
+
+    Raises:
+        OdinError: the engine does not answer, or cannot do it.
+    """
+    docker = Docker(parsed(step.address))
+    for look in range(CONTAINER_LOOKS):
+        if look:
+            await asyncio.sleep(CONTAINER_LOOK_SECONDS)
+        try:
+            found = await docker.inspect(step.container)
+            status = found.state.status
+            if step.action == "start" and status in ("exited", "created", "stopped"):
+                await docker.do("start", step.container)
+            elif step.action == "unpause" and status == "paused":
+                await docker.do("unpause", step.container)
+            elif step.action == "connect" and step.network not in found.network_settings.networks:
+                await docker.connect(step.network, step.container, step.aliases)
+        except NotFoundError:
+            return
+
+
+def _is_there(address: str, levers: Reach) -> bool:
     state = levers.state()
     parts = state.parts if state is not None and state.is_supervised else []
     return any(one.address == address and one.is_alive for one in parts)
 
 
-async def _terminate(workflow_ids: list[str], levers: Levers, api_key: str | None) -> None:
+async def _terminate(workflow_ids: list[str], levers: Reach, api_key: str | None) -> None:
     state = levers.state()
     if state is None or not state.is_supervised or not state.engines:
         return  # whatever runs there is nobody's concern before the next start

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+from chaos.faults.dice import Dice
 from chaos.faults.levers import Levers
 from chaos.faults.stage import Stage
 from chaos.journal import Line, read
@@ -36,7 +36,7 @@ async def stage_of(cluster: Running, name: str) -> AsyncIterator[Stage]:
     """The cluster as one experiment sees it, without its probes."""
     levers = Levers(cluster.place.folder, CLOCK)
     async with asyncio.TaskGroup() as group:
-        stage = Stage(levers, CLOCK, random.Random(name), f"t-{name}", 3.0)  # noqa: S311 - victims, no secrets
+        stage = Stage(levers, CLOCK, Dice(name), f"t-{name}", 3.0)
         stage.group = group
         await stage.choose_owner()
         yield stage

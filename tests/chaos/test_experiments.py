@@ -42,7 +42,9 @@ async def test_an_experiment_that_bit_and_was_survived_passes_and_leaves_evidenc
     assert result.bites == {"pause valkey": True}
     assert result.counts["finished"] == result.counts["started"] > 3
     phases = [one.phase for one in lines_of(chaos_cluster, result.experiment_id)]
-    assert phases == ["armed", "probed", "injected", "verified", "healed", "probed", "judged"]
+    assert phases == [
+        *("armed", "probed", "drawn", "injected", "verified", "healed", "probed", "judged")
+    ]
     row = await experiment_row(chaos_cluster, result.experiment_id)
     assert (row["scenario"], row["seed"], row["verdict"]) == ("valkey-down", 1, "valid")
     assert row["started_at"] < row["healed_at"] < row["ended_at"]
