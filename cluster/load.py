@@ -16,7 +16,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from odin.client import Client
-from odin.errors import OdinError, OutcomeUnknownError, ResourceExhaustedError
+from odin.errors import (
+    OdinError,
+    OutcomeUnknownError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
 from odin.runtime.clock import SystemClock, pause
 from odin.runtime.ids import SystemIds
 from odin.runtime.service import run, serve
@@ -213,14 +218,21 @@ class Load:
             self.client_log.write("ok", run_id=seen.run_id, status=seen.status, **fields)
 
     async def _told(self, attempt: Callable[[], Awaitable[str]], **fields: Any) -> None:  # noqa: ANN401 - of the log
-        """Make one call to its end, under the same request id, and write down what became of it."""
+        """Make one call to its end, under the same request id, and write down what became of it.
+
+        Once a copy's fate was unknown, a later refusal is no proof that nothing happened.
+        """
         self.client_log.write("invoke", **fields)
+        unknown, last = False, UnavailableError("never asked")
         for _ in range(ASKED_AGAIN_COUNT):
             try:
                 run_id = await attempt()
-            except OutcomeUnknownError:
+            except UnavailableError as error:
+                unknown, last = unknown or isinstance(error, OutcomeUnknownError), error
                 continue
             except OdinError as error:
+                if unknown:
+                    break
                 limited = isinstance(error, ResourceExhaustedError)
                 self.counts["refused" if limited else "failed"] += 1
                 wait_ms = round((error.retry_after or 0) * 1_000)
@@ -228,6 +240,10 @@ class Load:
                 return
             self.counts["accepted" if fields["call"] == "start" else "cancelled"] += 1
             self.client_log.write("ok", run_id=run_id, **fields)
+            return
+        if not unknown:
+            self.counts["failed"] += 1
+            self.client_log.write("fail", reason=last.reason, **fields)
             return
         self.counts["unknown"] += 1
         self.client_log.write("unknown", reason="OUTCOME_UNKNOWN", **fields)

@@ -226,15 +226,21 @@ class EngineBackend:
         ]
 
     def ready(self) -> ReadyView:
-        """Return whether requests should be routed here."""
+        """Return whether requests should be routed here.
+
+        A database that takes no writes does not count: reads are served, and writes are refused
+        with the cause, here as anywhere.
+        """
         node = self._node
         lease = node.membership.may_serve()
         sees = bool(node.ownership.nodes)
+        cause = node.store.condition.cause
         return ReadyView(
             ok=lease and sees,
             checks={
                 "lease": CheckView(ok=lease, detail="" if lease else "the lease is in doubt"),
                 "cluster": CheckView(ok=sees, detail="" if sees else "not seen yet"),
+                "database": CheckView(ok=not cause, detail=cause),
             },
         )
 

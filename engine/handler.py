@@ -41,6 +41,7 @@ from .closings import wait_for_closing
 from .loader import Loader
 from .run import HOLD_ROUNDS, Run
 from .shards import Shards
+from .store.condition import NOT_CONNECTED, unavailable
 from .term import Term
 from .ticket import GroupRaisedError
 
@@ -97,20 +98,39 @@ class Handler:
         request: StartWorkflow | Change,
         decide: Callable[[Term, Loaded, StartWorkflow | Change], Verdict],
     ) -> Started | Accepted:
-        """Load, decide, commit. A group that raises is decided anew, alone, once."""
+        """Load, decide, commit. A group that raises is decided anew, alone, once.
+
+        Unless it is the server that takes nothing now: that is told at once.
+        """
         shard_id = self._shards.shard_of(request.namespace, request.workflow_id)
         for alone in (False, True):
+            self._shards.check_writes(shard_id)
             term = self._shards.serving(shard_id)
-            run, known = await self._loader.lookup(term, request)
+            run, known = await self._look_up(term, request)
             term.check()
             written: list[Decision] = []
             try:
                 deciding = partial(decide, term, Loaded(run, known), request)
                 return await self._carry_out(term, deciding, written, alone=alone)
             except GroupRaisedError as error:
-                if alone:
+                if alone or error.is_of_server:
                     raise error.for_caller(is_own=bool(written)) from error
         raise InternalError("unreachable: the second round returns or raises")
+
+    async def _look_up(
+        self, term: Term, request: StartWorkflow | Change
+    ) -> tuple[Run | None, Acknowledged | None]:
+        """Look up, for a while: what waits for a database that is gone is not decided yet.
+
+        Raises:
+            StoreUnavailableError: It does not answer; nothing was changed.
+        """
+        try:
+            async with asyncio.timeout(LOOKUP_SECONDS):
+                return await self._loader.lookup(term, request)
+        except TimeoutError:
+            what = f"no answer to a look-up in {LOOKUP_SECONDS:g} s"
+            raise unavailable(NOT_CONNECTED, what) from None
 
     async def _carry_out(
         self,
@@ -202,6 +222,7 @@ class Handler:
 
 
 HOLD_CHECK_SECONDS = 0.05
+LOOKUP_SECONDS = 3.0
 KINDS = {SignalWorkflow: "signal", RequestCancelWorkflow: "cancel", TerminateWorkflow: "terminate"}
 
 

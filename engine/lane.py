@@ -9,9 +9,11 @@ A write ends in one of four ways:
     committed ──▶ what depended on it leaves: answers, pushes, rows to the publisher
     refused   ──▶ per shard: only these terms are over, and their part of what gathers
     raised    ──▶ treated as unknown; then the requests behind it are decided anew, each in a group
-                  of its own unknown   ──▶ the range of every shard of the group is bumped FIRST,
-                  then anything is read: the bump is what makes a statement that is still on its way
-                  harmless. New terms, nothing of the old ones is used again.
+                  of its own. If the server takes nothing now (its disk is full, it is gone), they
+                  are told so before the bump, which may take as long
+    unknown   ──▶ the range of every shard of the group is bumped FIRST, then anything is read: the
+                  bump is what makes a statement that is still on its way harmless. New terms,
+                  nothing of the old ones is used again.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ import msgspec
 
 from odin.core.decide import Decision, OutboxTask
 from odin.core.execution import Execution
-from odin.errors import OdinError
+from odin.errors import OdinError, StoreUnavailableError
 
+from .store.condition import NOT_CONNECTED, unavailable
 from .store.errors import WriteRaisedError
 from .store.group import (
     Committed,
@@ -105,6 +108,8 @@ class Lane:
         self._wake = asyncio.Event()
         self._in_flight: _Pending | None = None
         self._stop = asyncio.Event()
+        self._ends_badly = False
+        self._stuck: StoreUnavailableError | None = None
         self.committed_count = 0
         self.decision_count = 0
 
@@ -227,7 +232,9 @@ class Lane:
         try:
             committed = await self._store.commit(pending.group, lane=self._number)
         except WriteRaisedError as error:
-            raised = GroupRaisedError(str(error), is_passing=error.retryable)
+            raised = GroupRaisedError(
+                str(error), is_passing=error.retryable, sqlstate=error.sqlstate
+            )
             await self._recover(pending, raised)
         except OdinError as error:
             await self._recover(pending, GroupUnknownError(str(error)))
@@ -237,6 +244,7 @@ class Lane:
             self._in_flight = None
 
     def _finish(self, pending: _Pending, committed: Committed) -> None:
+        self._ends_badly = False
         self.committed_count += 1
         self.decision_count += pending.decisions
         lost: dict[int, OdinError] = {
@@ -257,10 +265,17 @@ class Lane:
         pending.ticket.end()
 
     async def _recover(self, pending: _Pending, error: OdinError) -> None:
-        """A group raised or is in doubt: new ranges first, then its waiters learn of it."""
+        """A group raised or is in doubt: new ranges first, then its waiters learn of it.
+
+        Unless the server takes nothing now: nothing of the group can land, its terms are over, and
+        new ranges may be long in coming.
+        """
         terms = dict(pending.group.terms)
         errors: dict[int, OdinError] = dict.fromkeys(terms, error)
-        await self.doubt(terms, error)
+        self._end_terms(terms, error)
+        if _is_of_server(error):
+            pending.ticket.fail(errors)
+        await self._renew_terms(terms)
         pending.ticket.fail(errors)
         pending.ticket.end()
 
@@ -271,27 +286,77 @@ class Lane:
             terms: Shard to the range under which something was written that may still land.
             error: What befell the write.
         """
-        log.warning(
+        self._end_terms(terms, error)
+        await self._renew_terms(terms)
+
+    def check(self) -> None:
+        """Raise if what is decided now could not be written: the lane waits for new ranges in vain.
+
+        Raises:
+            StoreUnavailableError: Why; nothing was changed.
+        """
+        if self._stuck is not None:
+            raise self._stuck
+
+    def _end_terms(self, terms: Mapping[int, int], error: OdinError) -> None:
+        log.log(
+            logging.DEBUG if self._ends_badly else logging.WARNING,
             "write did not end well, taking new ranges",
             extra={"reason": error.reason, "detail": str(error), "shards": sorted(terms)},
         )
+        self._ends_badly = True
         doubt: dict[int, OdinError] = {
             shard: GroupUnknownError(f"shard {shard}: an earlier write is in doubt")
             for shard in terms
         }
+        if _is_of_server(error):  # what gathers was never sent
+            self.drop(terms, dict.fromkeys(terms, error))
         self.drop(terms, doubt)
         self._events.terms_lost(terms, doubt)
+
+    async def _renew_terms(self, terms: Mapping[int, int]) -> None:
         ranges = await self._bump(terms)
         self._events.shards_bumped(ranges)
 
     async def _bump(self, terms: Mapping[int, int]) -> dict[int, int]:
-        while not self._stop.is_set():
-            try:
-                return await self._store.bump(self._incarnation, terms)
-            except OdinError as error:
-                log.warning("bump failed, trying again", extra={"detail": str(error)})
-            await asyncio.sleep(BUMP_PAUSE_SECONDS)
+        failures = 0
+        try:
+            while not self._stop.is_set():
+                try:
+                    return await self._store.bump(self._incarnation, terms)
+                except OdinError as error:
+                    failures += 1
+                    log.log(
+                        logging.DEBUG if failures > 1 else logging.WARNING,
+                        "bump failed, trying again",
+                        extra={"detail": str(error)},
+                    )
+                    if failures > 1:  # not by a mishap of one connection
+                        terms = {**terms, **self._give_up(error)}
+                await asyncio.sleep(BUMP_PAUSE_SECONDS)
+        finally:
+            self._stuck = None
         return {}
+
+    def _give_up(self, error: OdinError) -> dict[int, int]:
+        """No new ranges to be had: refuse what gathers, and what comes; return the terms of it.
+
+        Nothing of it was sent. It would wait behind the bump for longer than whoever asked for it.
+        """
+        sqlstate = getattr(error, "sqlstate", NOT_CONNECTED)
+        self._stuck = unavailable(sqlstate, str(error))
+        ended: dict[int, int] = {}
+        for pending in list(self._queue):
+            terms = dict(pending.group.terms)
+            raised = GroupRaisedError(str(error), is_passing=True, sqlstate=sqlstate)
+            if terms and pending.decisions:
+                self._end_terms(terms, raised)
+                ended.update(terms)
+        return ended
+
+
+def _is_of_server(error: OdinError) -> bool:
+    return isinstance(error, GroupRaisedError) and error.is_of_server
 
 
 def _leave(after: Callable[[], None]) -> None:

@@ -85,17 +85,21 @@ class Engine:
             OdinError: A setting contradicts the cluster's, or the node id is in use.
         """
         await check(self._settings.dsn)
+        failures = 0
         while not stop.is_set():
             listener = bind(self._settings.http_host, self._port)
             self._port = int(listener.getsockname()[1])
             try:
                 await self._live(listener, stop)
+                failures = 0
             except (ConfigurationError, ExceptionGroup):
                 raise
             except (OSError, OdinError) as error:
                 if getattr(error, "retryable", True) is False:
                     raise
-                log.warning("could not begin, trying again", extra={"detail": str(error)})
+                level = logging.DEBUG if failures else logging.WARNING
+                log.log(level, "could not begin, trying again", extra={"detail": str(error)})
+                failures += 1
                 await pause(self._clock, stop, OPEN_PAUSE_SECONDS)
             finally:
                 listener.close()

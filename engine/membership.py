@@ -68,6 +68,7 @@ class Membership:
         self.lease = Lease()
         self.renewal_seconds = 0.0
         self.expired = asyncio.Event()
+        self._fails = False
 
     def now_us(self) -> int:
         """Return a lower bound of the cluster's time."""
@@ -122,8 +123,11 @@ class Membership:
         try:
             renewed = await self._store.renew(self.incarnation)
         except OdinError as error:
-            log.warning("renewal failed", extra={"detail": str(error)})
+            level = logging.DEBUG if self._fails else logging.WARNING
+            log.log(level, "renewal failed", extra={"detail": str(error)})
+            self._fails = True
             return
+        self._fails = False
         if renewed is None:
             self.expired.set()
             raise LeaseExpiredError(f"the lease of {self.node_id} ({self.incarnation}) is over")

@@ -124,7 +124,12 @@ class Node:
             membership, self.work, self.handler.ask, self.shards.learn, self._own_entries
         )
         self.router = Router(
-            self.shards, self.handler, self.peers, clock, self.ownership.address_of
+            self.shards,
+            self.handler,
+            self.peers,
+            clock,
+            self.ownership.address_of,
+            store.condition.refusal,
         )
         self.sweeper: Sweeps | None = None
         self.relay: RelayNumbers | None = None

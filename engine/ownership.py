@@ -72,6 +72,7 @@ class Ownership:
         self._ready_since: dict[str, float] = {}
         self._moved_at: dict[int, float] = {}
         self._moving: set[int] = set()
+        self._not_acquired: set[int] = set()
         self._wake = asyncio.Event()
         self._stopped = False
         self.nodes: dict[str, NodeRow] = {}
@@ -100,14 +101,17 @@ class Ownership:
         """Scan until told to stop."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._wake_at(stop), name="ownership stop")
-            rounds = 0
+            rounds, fails = 0, False
             while not stop.is_set():
                 try:
                     await self._scan()
                     if rounds % 600 == 0:
                         await self._store.forget_nodes()
+                    fails = False
                 except OdinError as error:
-                    log.warning("ownership scan failed", extra={"detail": str(error)})
+                    level = logging.DEBUG if fails else logging.WARNING
+                    log.log(level, "ownership scan failed", extra={"detail": str(error)})
+                    fails = True
                 rounds += 1
                 await self._until_next()
 
@@ -191,8 +195,11 @@ class Ownership:
                 shard_id, self._membership.incarnation, holds_term=holds_term
             )
         except OdinError as error:
-            log.warning("not acquired", extra={"shard": shard_id, "detail": str(error)})
+            level = logging.DEBUG if shard_id in self._not_acquired else logging.WARNING
+            log.log(level, "not acquired", extra={"shard": shard_id, "detail": str(error)})
+            self._not_acquired.add(shard_id)
             return
+        self._not_acquired.discard(shard_id)
         if range_id is not None and not self._stopped:
             self._shards.begin(shard_id, range_id)
 

@@ -22,8 +22,10 @@ from odin.core.wire import ShardEntry
 from odin.errors import (
     DeadlineExceededError,
     NotOwnerError,
+    OdinError,
     OutcomeUnknownError,
     ShardMovingError,
+    StoreUnavailableError,
 )
 from odin.runtime.clock import Clock
 from odin.runtime.links import LinkClosedError
@@ -35,6 +37,8 @@ from .shards import Shards
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS: Final = 0.1
+FAILING_SECONDS: Final = 1.0
+"""So long a request waits for an owner while the database fails; then its caller is told why."""
 Answer = Started | Accepted | Outcome
 _AGAIN = (NotOwnerError, OutcomeUnknownError, ShardMovingError, LinkClosedError)
 
@@ -57,12 +61,14 @@ class Router:
         peers: Peers,
         clock: Clock,
         address_of: Callable[[str], str],
+        refusal: Callable[[], StoreUnavailableError | None] = lambda: None,
     ) -> None:
         self._shards = shards
         self._handler = handler
         self._peers = peers
         self._clock = clock
         self._address_of = address_of
+        self._refusal = refusal
         self.moving_count = 0
         self._asking: dict[int, dict[_Asking, None]] = {}
         self._is_closed = False
@@ -71,36 +77,38 @@ class Router:
     async def ask(self, request: ClientRequest, timeout_ms: int) -> Answer:
         """Return the committed answer to `request`.
 
-        It is sent again under the same id to the next owner until the time is up.
+        It is sent again under the same id to the next owner until the time is up, or for a second
+        if it has none because the database fails.
 
         Raises:
             ShardMovingError: The shard had no owner that answered in time; retryable.
+            StoreUnavailableError: The same, and the database is why.
             OutcomeUnknownError: The last try may have succeeded; the same request id tells.
             OdinError: The owner's refusal.
         """
-        deadline = self._clock.boottime() + timeout_ms / 1_000
+        began = self._clock.boottime()
         unknown = False
-        while True:
-            left = deadline - self._clock.boottime()
+        cause: StoreUnavailableError | None = None
+        while cause is None:
+            left = began + timeout_ms / 1_000 - self._clock.boottime()
             if left <= 0 or self._is_closed:
                 break
             try:
                 return await self._ask_once(request, left)
+            except StoreUnavailableError as error:
+                cause = error
+                break
             except _AGAIN as error:
                 unknown = unknown or not isinstance(error, NotOwnerError)
             except DeadlineExceededError:
                 unknown = True
                 break
-            await self._clock.sleep(min(PAUSE_SECONDS, max(0.0, left)))
+            if self._clock.boottime() - began >= FAILING_SECONDS:
+                cause = self._refusal()
+            if cause is None:
+                await self._clock.sleep(min(PAUSE_SECONDS, max(0.0, left)))
         self.moving_count += 1
-        if unknown and not isinstance(request, WaitWorkflow):
-            raise OutcomeUnknownError(
-                "the owner gave no answer in time; ask again with the same request id",
-                retry_after=1.0,
-            )
-        raise ShardMovingError(
-            "the shard of this workflow id has no owner that answers; ask again", retry_after=1.0
-        )
+        raise _given_up(request, cause or self._refusal(), unknown=unknown)
 
     async def _ask_once(self, request: ClientRequest, left: float) -> Answer:
         shard_id = self._shards.shard_of(request.namespace, request.workflow_id)
@@ -149,3 +157,18 @@ class Router:
         if isinstance(request, WaitWorkflow):
             return max(left, request.wait_ms / 1_000 + 1.0)
         return left
+
+
+def _given_up(
+    request: ClientRequest, cause: StoreUnavailableError | None, *, unknown: bool
+) -> OdinError:
+    """Return what the caller is told: of a copy that may have had its effect, only that."""
+    if unknown and not isinstance(request, WaitWorkflow):
+        why = "" if cause is None else f": {cause}"
+        return OutcomeUnknownError(
+            f"the owner gave no answer in time; ask again with the same request id{why}",
+            retry_after=1.0,
+        )
+    return cause or ShardMovingError(
+        "the shard of this workflow id has no owner that answers; ask again", retry_after=1.0
+    )

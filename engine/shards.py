@@ -131,6 +131,14 @@ class Shards:
         if not self._lease.may_serve():
             raise NotOwnerError("this node's lease is in doubt; ask again")
 
+    def check_writes(self, shard_id: int) -> None:
+        """Raise if what is decided for the shard now could not be written.
+
+        Raises:
+            StoreUnavailableError: Its lane waits for the database; nothing was changed.
+        """
+        self.lane_of(shard_id).check()
+
     def now_us(self) -> int:
         """Return a lower bound of the cluster's time."""
         return self._lease.now_us()

@@ -15,8 +15,9 @@ from odin.errors import (
     NotOwnerError,
     OdinError,
     OutcomeUnknownError,
-    UnavailableError,
 )
+
+from .store.condition import unavailable, why_of
 
 log = logging.getLogger(__name__)
 
@@ -28,16 +29,19 @@ _Told = TypeVar("_Told", OdinError, OdinError | None)
 
 
 class GroupRaisedError(InternalError):
-    """The group was rolled back by an error.
+    """The group was rolled back by an error, or was never sent.
 
-    Its requests are decided anew, each in a group of its own.
+    Its requests are decided anew, each in a group of its own; but not if it is the server that
+    takes nothing now (`is_of_server`), whatever it is given.
     """
 
     reason = "WRITE_RAISED"
 
-    def __init__(self, message: str, *, is_passing: bool = False) -> None:
+    def __init__(self, message: str, *, is_passing: bool = False, sqlstate: str = "") -> None:
         super().__init__(message)
         self.is_passing = is_passing
+        self.sqlstate = sqlstate
+        self.is_of_server = is_passing and why_of(sqlstate) != ""
 
     def for_caller(self, *, is_own: bool) -> OdinError:
         """Return what a caller learns who can be given no second try here.
@@ -48,7 +52,7 @@ class GroupRaisedError(InternalError):
         """
         if is_own and not self.is_passing:
             return self
-        return UnavailableError(str(self), reason="STORE_UNAVAILABLE", retry_after=0.5)
+        return unavailable(self.sqlstate, str(self))
 
 
 class ShardLostError(NotOwnerError):

@@ -16,6 +16,8 @@
     │   ├── ShardMovingError                 no owner right now
     │   ├── NotOwnerError                    another node owns the shard; carries the hint
     │   ├── NotLeaderError                   standby mode; carries the leader's address
+    │   ├── StoreUnavailableError            the database cannot be reached, or takes no writes
+    │   │   └── StoreFullError                   its disk has no room left
     │   ├── OutcomeUnknownError              the write may or may not have happened
     │   └── NotPublishedError                a task message without a confirm
     └── DeadlineExceededError           504
@@ -198,29 +200,49 @@ class InternalError(OdinError):
 
 
 class UnavailableError(OdinError):
-    """The same call may succeed a moment later, here or elsewhere."""
+    """The same call may succeed a moment later, here or elsewhere.
+
+    `is_definite` says whether this copy of the call surely changed nothing, now or later.
+    """
 
     code = Code.UNAVAILABLE
     reason = "UNAVAILABLE"
     retryable = True
+    is_definite: ClassVar[bool] = False
 
 
 class ShardMovingError(UnavailableError):
-    """The shard has no serving owner right now."""
+    """The shard has no serving owner right now; nothing was changed."""
 
     reason = "SHARD_MOVING"
+    is_definite = True
 
 
 class NotOwnerError(UnavailableError):
     """This node does not serve the shard; `details` may name the owner."""
 
     reason = "NOT_OWNER"
+    is_definite = True
 
 
 class NotLeaderError(UnavailableError):
     """Standby mode: another node serves writes; `details["leader"]` is its address."""
 
     reason = "NOT_LEADER"
+    is_definite = True
+
+
+class StoreUnavailableError(UnavailableError):
+    """The database cannot be reached, or refused; nothing was changed."""
+
+    reason = "STORE_UNAVAILABLE"
+    is_definite = True
+
+
+class StoreFullError(StoreUnavailableError):
+    """The database has no room left on its disk; nothing was changed."""
+
+    reason = "STORE_FULL"
 
 
 class OutcomeUnknownError(UnavailableError):

@@ -24,12 +24,14 @@ from odin.runtime.postgres import (
 )
 from odin.runtime.sql import load_queries
 
-from .errors import CALL_ERRORS, is_passing, read_error
+from .condition import Condition
+from .errors import CALL_ERRORS, is_passing, read_error, write_error
 from .lane import Lane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from odin.errors import OdinError, StoreUnavailableError
     from odin.runtime.clock import Clock
     from odin.runtime.postgres import Pool, PooledConnection
 
@@ -108,6 +110,7 @@ class Connections:
         self.sizes = sizes
         self._dsn = dsn
         self._clock = clock or SystemClock()
+        self.condition = Condition(self._clock)
         self._lanes = tuple(
             Lane(dsn, self._name(f"lane{number}"), self.lane_session, connect=self.connect)
             for number in range(sizes.lanes)
@@ -191,18 +194,28 @@ class Connections:
         try:
             async with asyncio.timeout(READS.command_timeout), self._reads_pool.acquire() as taken:
                 try:
-                    return await taken.fetch(SQL[name], *arguments)
+                    rows = await taken.fetch(SQL[name], *arguments)
                 except BaseException:
                     # Else its way back into the pool waits until the server has heard that the
                     # query is given up: for long, if the server is what does not answer.
                     _cut(taken)
                     raise
         except CALL_ERRORS as error:
-            raise read_error(error) from error
+            raise self._read_error(error) from error
+        self.condition.answered()
+        return rows
 
     async def _read_row(self, name: str, *arguments: object) -> asyncpg.Record | None:
         rows = await self._read(name, *arguments)
         return rows[0] if rows else None
+
+    def _read_error(self, error: BaseException) -> StoreUnavailableError:
+        self.condition.failed(error)
+        return read_error(error)
+
+    def _write_error(self, error: BaseException, what: str) -> OdinError:
+        self.condition.failed(error)
+        return write_error(error, what)
 
     def _name(self, purpose: str) -> str:
         return f"odin-engine/{self.incarnation}/{purpose}"

@@ -9,9 +9,11 @@ from odin.errors import (
     InternalError,
     OdinError,
     OutcomeUnknownError,
-    UnavailableError,
+    StoreUnavailableError,
 )
 from odin.runtime.postgres import WriteOutcome, classify
+
+from .condition import READ_ONLY, detail_of, sqlstate_of, unavailable
 
 # What asyncpg lets out when a call fails: the server's word, its own misuse, the network's end.
 CALL_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
@@ -22,8 +24,19 @@ CALL_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalCl
 _PASSING = frozenset({"08", "40", "53", "55", "57"})
 
 
+class NotConnectedError(ConnectionError):
+    """There was no connection to be had: what was to be sent on it was not sent.
+
+    `sqlstate` is what the server said, or stands for the network's word.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(detail_of(error))
+        self.sqlstate = sqlstate_of(error)
+
+
 class WriteRaisedError(InternalError):
-    """The database refused the write as a whole and rolled it back, for every shard in it.
+    """Nothing of the write happened: the database rolled it back, for every shard in it.
 
     `details["sqlstate"]` is its code: OD001 for a count that differs, 23505 for a duplicate, ...
     It is `retryable` if the same write may well go through later.
@@ -33,7 +46,16 @@ class WriteRaisedError(InternalError):
 
     def __init__(self, message: str, *, sqlstate: str | None = None) -> None:
         super().__init__(message, details={"sqlstate": sqlstate})
-        self.retryable = (sqlstate or "")[:2] in _PASSING
+        self.sqlstate = sqlstate or ""
+        self.retryable = _passes(self.sqlstate)
+
+
+class WriteNotSentError(WriteRaisedError):
+    """Nothing of the write happened: there was no connection to send it on."""
+
+    def __init__(self, message: str, *, sqlstate: str | None = None) -> None:
+        super().__init__(message, sqlstate=sqlstate)
+        self.retryable = True
 
 
 class DamagedRunError(FailedPreconditionError):
@@ -51,6 +73,8 @@ class DamagedRunError(FailedPreconditionError):
 
 def write_error(error: BaseException, what: str) -> OdinError:
     """Return what a failed write means: certainly rolled back, or nobody knows."""
+    if isinstance(error, NotConnectedError):
+        return WriteNotSentError(f"{what} was not sent: {error}", sqlstate=error.sqlstate)
     if classify(error) is WriteOutcome.RAISED:
         sqlstate = getattr(error, "sqlstate", None)
         return WriteRaisedError(f"{what} was rolled back: {error}", sqlstate=sqlstate)
@@ -62,12 +86,13 @@ def write_error(error: BaseException, what: str) -> OdinError:
 
 def is_passing(error: asyncpg.PostgresError) -> bool:
     """Return whether the error says nothing of what was asked: it may go well the next time."""
-    return (error.sqlstate or "")[:2] in _PASSING
+    return _passes(error.sqlstate or "")
 
 
-def read_error(error: BaseException) -> UnavailableError:
+def _passes(sqlstate: str) -> bool:
+    return sqlstate[:2] in _PASSING or sqlstate == READ_ONLY
+
+
+def read_error(error: BaseException) -> StoreUnavailableError:
     """Return what a failed read means: nothing happened, ask again."""
-    return UnavailableError(
-        f"the database did not answer a read ({type(error).__name__}: {error})",
-        reason="STORE_UNAVAILABLE",
-    )
+    return unavailable(sqlstate_of(error), f"no answer to a read: {detail_of(error)}")

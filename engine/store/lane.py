@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from odin.runtime.postgres import connect
 
-from .errors import CALL_ERRORS
+from .errors import CALL_ERRORS, NotConnectedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -64,7 +64,7 @@ class Lane:
         """Lend the connection, one borrower at a time; after any exception it is cut for good.
 
         Raises:
-            OSError, asyncpg.PostgresError: the server cannot be reached.
+            NotConnectedError: the server cannot be reached.
         """
         async with self._busy:
             connection = await self._opened()
@@ -79,6 +79,7 @@ class Lane:
         """Run `query` as one transaction and return its first row.
 
         Raises:
+            NotConnectedError: the server cannot be reached; nothing was sent.
             asyncpg.PostgresError, asyncpg.InterfaceError, OSError: what asyncpg raised.
         """
         # As in `connection`, whose context manager costs as much as a small group's encoding.
@@ -106,9 +107,13 @@ class Lane:
             return row
 
     async def open(self) -> None:
-        """Connect now rather than at the first call."""
-        async with self.connection():
-            pass
+        """Connect now rather than at the first call.
+
+        Raises:
+            OSError, asyncpg.PostgresError: the server cannot be reached, or refuses.
+        """
+        async with self._busy:
+            await self._open()
 
     async def close(self) -> None:
         """Close the connection; cut it if it does not close in time."""
@@ -121,6 +126,12 @@ class Lane:
             connection.terminate()
 
     async def _opened(self) -> Connection:
+        try:
+            return await self._open()
+        except CALL_ERRORS as error:
+            raise NotConnectedError(error) from error
+
+    async def _open(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._connect(
                 self._dsn, application_name=self._application_name, session=self._session

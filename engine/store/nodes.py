@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .connections import SQL, Connections
-from .errors import CALL_ERRORS, write_error
+from .errors import CALL_ERRORS
 from .values import NodeIdTaken, Renewed
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class Nodes(Connections):
         try:
             row = await self._lease.fetchrow(SQL["renew_lease"], (incarnation, lease_us))
         except CALL_ERRORS as error:
-            raise write_error(error, "the renewal of the lease") from error
+            raise self._write_error(error, "the renewal of the lease") from error
+        self.condition.answered()
         return Renewed(*row) if row is not None else None
 
     async def mark_dead_expired(self) -> list[str]:
@@ -79,4 +80,4 @@ class Nodes(Connections):
             async with self._controlling() as connection:
                 return await connection.fetch(SQL[name], *arguments)
         except CALL_ERRORS as error:
-            raise write_error(error, name) from error
+            raise self._write_error(error, name) from error

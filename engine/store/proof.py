@@ -9,7 +9,7 @@ from odin.errors import FailedPreconditionError
 from odin.proof.rows import Chain, EffectRow, EventRow, ExecutionRow, RunRows, TermRow
 
 from .connections import READS, SQL, Connections
-from .errors import CALL_ERRORS, read_error
+from .errors import CALL_ERRORS
 from .proof_rows import effect_row, event_row, execution_row, outbox_row, request_row, term_row
 from .rows import run_id_of
 
@@ -68,7 +68,7 @@ class Proofs(Connections):
                 reading = _Reading(connection, shard_id, namespace, workflow_id)
                 return await reading.chain(wanted)
         except CALL_ERRORS as error:
-            raise read_error(error) from error
+            raise self._read_error(error) from error
 
 
 class _Reading:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .connections import SQL
-from .errors import CALL_ERRORS, write_error
+from .errors import CALL_ERRORS
 from .writes import Writes
 
 if TYPE_CHECKING:
@@ -47,6 +47,6 @@ class Retention(Writes):
         try:
             row = await self._lanes[lane].fetchrow(SQL["delete_closed"], arguments)
         except CALL_ERRORS as error:
-            raise write_error(error, f"retention of {len(terms)} shards") from error
+            raise self._write_error(error, f"retention of {len(terms)} shards") from error
         assert row is not None, "a function always yields a row"  # noqa: S101 - for the type checker
         return Deleted(frozenset(row[0]), tuple(zip(row[1], row[2], strict=True)))

@@ -10,7 +10,7 @@ from odin.core.ownership import NodeState
 from odin.errors import ConfigurationError
 
 from .connections import SQL, Connections
-from .errors import CALL_ERRORS, write_error
+from .errors import CALL_ERRORS
 from .values import ClusterSettings, ClusterView, NodeRow, ShardRow
 
 if TYPE_CHECKING:
@@ -131,9 +131,11 @@ class Shards(Connections):
         """Run the named statement as one transaction; whoever blocks it for long is looked into."""
         try:
             async with self._controlling() as connection:
-                return await self._fetch_past_blockers(connection, name, *arguments)
+                rows = await self._fetch_past_blockers(connection, name, *arguments)
         except CALL_ERRORS as error:
-            raise write_error(error, name) from error
+            raise self._write_error(error, name) from error
+        self.condition.answered()
+        return rows
 
     async def _fetch_past_blockers(
         self, connection: PooledConnection, name: str, *arguments: object

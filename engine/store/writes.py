@@ -9,7 +9,7 @@ from odin.errors import NotOwnerError
 
 from .connections import SQL, Connections
 from .encode import encode_group
-from .errors import CALL_ERRORS, write_error
+from .errors import CALL_ERRORS
 from .group import Committed
 
 if TYPE_CHECKING:
@@ -44,14 +44,15 @@ class Writes(Connections):
 
         Raises:
             ValueError: the group names a shard without a term; nothing was sent.
-            WriteRaisedError: the database rolled the whole group back.
+            WriteRaisedError: the database rolled the whole group back, or nothing was sent.
             OutcomeUnknownError: nobody knows. Bump every shard of the group, then read.
         """
         arguments = encode_group(group)
         try:
             row = await self._send(self._lanes[lane], SQL["commit_group"], arguments)
         except CALL_ERRORS as error:
-            raise write_error(error, f"a group of {len(group.terms)} shards") from error
+            raise self._write_error(error, f"a group of {len(group.terms)} shards") from error
+        self.condition.wrote()
         assert row is not None, "a function always yields a row"  # noqa: S101 - for the type checker
         refused, outbox_ids = frozenset(row[0]), row[1]
         if not refused:
@@ -92,4 +93,4 @@ class Writes(Connections):
                     raise NotOwnerError(f"the term {range_id} of shard {shard_id} is over")
                 yield connection
         except CALL_ERRORS as error:
-            raise write_error(error, f"work on shard {shard_id}") from error
+            raise self._write_error(error, f"work on shard {shard_id}") from error

@@ -3,6 +3,7 @@
 A write carries a request id, so that copies of it have one effect. A copy whose answer never came
 may still take effect; a later refusal of another copy is therefore no proof that nothing happened,
 and is not reported as one: the call goes on asking, and at the deadline says that it does not know.
+Of a copy whose refusal says that it changed nothing, nothing is unknown; a read never has a fate.
 """
 
 from __future__ import annotations
@@ -41,6 +42,12 @@ _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _COPY_SECONDS_MIN: Final = 1.0
 _COPY_SECONDS_MAX: Final = 5.0
+_LAST_COPY_SECONDS: Final = 0.5
+"""With less time than this no further copy goes out if all that is known is definite: cut short, it
+would turn a refusal with its cause into an outcome that nobody knows."""
+_MARGIN: Final = 0.1
+_MARGIN_SECONDS_MAX: Final = 0.25
+"""An engine is given so much less than a copy has, or its last word would come too late."""
 _OK: Final = 400
 _NODE_LIMITS: Final = frozenset({"queue_delay", "outbox_depth"})
 """Limits that an engine sets for itself alone: another one may have room."""
@@ -92,13 +99,14 @@ def _base_url(part: str) -> str:
 class _Progress:
     """What is known of a call so far."""
 
-    __slots__ = ("full", "last", "tries", "unresolved")
+    __slots__ = ("full", "last", "told", "tries", "unresolved")
 
     def __init__(self) -> None:
         self.tries = 0
         self.full: dict[str, float] = {}  # engine → the wait that it asked for, this round
         self.unresolved: BaseException | None = None
         self.last: BaseException | None = None
+        self.told: OdinError | None = None  # the newest answer of an engine
 
 
 class Transport:
@@ -147,6 +155,7 @@ class Transport:
         copy_seconds = deadline_seconds
         if len(self.addresses) > 1:  # a frozen engine must not eat the whole deadline
             copy_seconds = min(_COPY_SECONDS_MAX, max(deadline_seconds / 3, _COPY_SECONDS_MIN))
+        last_seconds = min(_LAST_COPY_SECONDS, deadline_seconds / 4)
         left = deadline_seconds
         while left > 0:
             reply = await self._try(request, progress, min(left, held_seconds + copy_seconds))
@@ -155,6 +164,8 @@ class Transport:
             progress.tries += 1
             pause = _pause(progress, len(self.addresses))
             left = ends_at - time.monotonic() - pause
+            if left < last_seconds and self._is_certain(request, progress):
+                break
             if left > 0:  # else no copy could follow, and nothing is gained by waiting
                 await asyncio.sleep(pause)
         raise self._given_up(request, progress, deadline_seconds) from progress.last
@@ -174,8 +185,9 @@ class Transport:
         if status < _OK:
             return Reply(status, body, headers.get("content-type", ""))
         refusal = error_of_answer(status, body, headers.get("retry-after"))
+        progress.told = refusal
         if refusal.retryable:
-            if not isinstance(refusal, (NotLeaderError, ResourceExhaustedError)):
+            if not _changed_nothing(refusal):
                 progress.unresolved = refusal
             is_full = isinstance(refusal, ResourceExhaustedError)
             if is_full and refusal.details.get("limit") in _NODE_LIMITS:
@@ -189,6 +201,11 @@ class Transport:
         self._note(progress, refusal, leaving=address)
         return None
 
+    def _is_certain(self, request: Request, progress: _Progress) -> bool:
+        """Whether nothing of a write can have happened, and an engine has said why not."""
+        is_write = request.request_id is not None
+        return is_write and progress.unresolved is None and progress.told is not None
+
     def _is_definite(self, request: Request, refusal: OdinError, progress: _Progress) -> bool:
         """Whether nothing of the call can have happened, or happen later."""
         if request.request_id is None or progress.unresolved is None:
@@ -198,7 +215,8 @@ class Transport:
     async def _send(
         self, address: str, request: Request, seconds: float
     ) -> tuple[int, bytes, Mapping[str, str]]:
-        headers = {"X-Odin-Timeout": f"{min(max(seconds, 0.001), 60.0):.3f}", **request.headers}
+        told = seconds - min(_MARGIN * seconds, _MARGIN_SECONDS_MAX)
+        headers = {"X-Odin-Timeout": f"{min(max(told, 0.001), 60.0):.3f}", **request.headers}
         if self._api_key:
             headers["Authorization"] = f"Bearer {self._api_key}"
         if request.body is not None:
@@ -240,19 +258,33 @@ class Transport:
             self._next = self.addresses.index(str(leader))
 
     def _given_up(self, request: Request, progress: _Progress, seconds: float) -> OdinError:
+        told = progress.told
+        heard = "" if told is None else f"; last answer: {told} ({told.reason})"
         if progress.unresolved is not None and request.request_id is not None:
+            details: dict[str, object] = {"request_id": request.request_id}
+            if told is not None:
+                details["last_reason"] = told.reason
             return OutcomeUnknownError(
                 f"no answer within {seconds:g} s: whether it happened is not known; ask again with"
-                f" request_id={request.request_id!r}, which can have no second effect",
-                details={"request_id": request.request_id},
+                f" request_id={request.request_id!r}, which can have no second effect{heard}",
+                details=details,
             )
+        if isinstance(progress.last, OutcomeUnknownError):  # of a read, which has no fate
+            return UnavailableError(str(progress.last), retry_after=progress.last.retry_after)
         if isinstance(progress.last, OdinError):
             return progress.last
         where = ", ".join(self.addresses)
         return UnavailableError(
-            f"no engine answered within {seconds:g} s at {where}: {_said(progress.last)}",
+            f"no engine answered within {seconds:g} s at {where}: {_said(progress.last)}{heard}",
             reason="UNREACHABLE",
         )
+
+
+def _changed_nothing(refusal: OdinError) -> bool:
+    """Whether the refused copy surely had no effect, and can have none later."""
+    if isinstance(refusal, UnavailableError):
+        return refusal.is_definite
+    return isinstance(refusal, ResourceExhaustedError)
 
 
 def _said(error: BaseException | None) -> str:

@@ -23,6 +23,8 @@ _WHAT: Final = {
     "UNAUTHENTICATED": "the cluster wants a token",
     "RESOURCE_EXHAUSTED": "the cluster takes no more now",
     "SHARD_MOVING": "the run's shard has no owner just now",
+    "STORE_FULL": "the database's disk is full; nothing was changed",
+    "STORE_UNAVAILABLE": "the database does not answer, or takes nothing; nothing was changed",
     "WORKFLOW_FAILED": "the run failed",
     "BAD_ID": "that is not an id",
     "INVALID_ARGUMENT": "the command is not right as it stands",
@@ -42,6 +44,8 @@ _NEXT: Final = {
     "UNAUTHENTICATED": "give it with --api-key or ODIN_API_KEY",
     "RESOURCE_EXHAUSTED": "try again in a moment; `odin cluster` shows how it stands",
     "SHARD_MOVING": "try again in a moment; `odin shards` shows who owns what",
+    "STORE_FULL": "free space on the disk of Postgres, then repeat the command",
+    "STORE_UNAVAILABLE": "see that Postgres runs; `/v1/ready` of an engine tells the cause",
     "WORKFLOW_FAILED": "`odin history ID --full` shows every step",
 }
 _USAGE: Final = frozenset({Code.INVALID_ARGUMENT})

@@ -15,8 +15,9 @@ from engine.router import Router
 from engine.shards import Shards
 from odin.core.requests import Accepted, ClientRequest, TerminateWorkflow
 from odin.core.wire import ShardEntry
-from odin.errors import OutcomeUnknownError
+from odin.errors import NotOwnerError, OutcomeUnknownError, StoreUnavailableError
 from odin.runtime.clock import SystemClock
+from odin.runtime.links import LinkClosedError
 
 REQUEST = TerminateWorkflow(namespace="default", workflow_id="w", request_id="r", reason="")
 ANSWER = Accepted(run_id="run", event_id=3, replayed=False)
@@ -31,12 +32,14 @@ class World:
         self.on_map: list[Callable[[Iterable[ShardEntry]], None]] = []
         self.terms: dict[int, object] = {}
         self.owner = ShardEntry(7, "old", 1)
+        self.refusal: StoreUnavailableError | None = None
         self.router = Router(
             cast("Shards", self),
             cast("Handler", None),
             cast("Peers", SimpleNamespace(has_link=lambda _: True, forward=self._forward)),
             SystemClock(),
             lambda incarnation: f"http://{incarnation}",
+            lambda: self.refusal,
         )
 
     def shard_of(self, _namespace: str, _workflow_id: str) -> int:
@@ -108,3 +111,39 @@ async def test_a_move_to_nobody_leaves_the_outcome_unknown_when_the_time_is_up()
         group.create_task(move())
         with pytest.raises(OutcomeUnknownError):
             await world.router.ask(REQUEST, 60_000)
+
+
+async def not_here() -> Accepted:
+    raise NotOwnerError("not served here")
+
+
+async def test_a_shard_without_an_owner_is_waited_for_and_while_the_database_fails_is_not() -> None:
+    world = World({"old": not_here})
+    async with asyncio.timeout(8), asyncio.TaskGroup() as group:
+        asking = group.create_task(_refusal_of(world))
+        while len(world.asked) < 20:  # two seconds of asking
+            await asyncio.sleep(0.05)
+        assert not asking.done()
+        world.refusal = StoreUnavailableError("nobody answers at the database")
+    assert asking.result() is world.refusal
+
+
+async def _refusal_of(world: World) -> Exception:
+    with pytest.raises(StoreUnavailableError) as refused:
+        await world.router.ask(REQUEST, 60_000)
+    return refused.value
+
+
+async def test_a_database_that_fails_after_a_copy_of_unknown_fate_leaves_it_unknown() -> None:
+    async def cut() -> Accepted:
+        world.answers["old"] = fails
+        raise LinkClosedError("the link has ended")
+
+    async def fails() -> Accepted:
+        raise StoreUnavailableError("the database takes nothing")
+
+    world = World({"old": cut})
+    async with asyncio.timeout(5):
+        with pytest.raises(OutcomeUnknownError, match="the database takes nothing"):
+            await world.router.ask(REQUEST, 60_000)
+    assert len(world.asked) == 2

@@ -2,8 +2,9 @@
 
 The disk is a small tmpfs in a mount namespace of its own, which takes no root where user namespaces
 are allowed. A ballast file takes what is free; starts are sent until Postgres can write no more.
-Each of them must be accepted for good, or refused in a way that says "ask again"; asked again under
-its request id once there is room, each must come to exactly one run, and every run must finish.
+Each of them must be accepted for good, or refused in a way that says "ask again" and why; asked
+again under its request id once there is room, each must come to exactly one run, and every run must
+finish.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from cluster.servers import postgres
 from cluster.servers.common import run
 from cluster.servers.postgres import PostgresServer
 from odin.client import Client
-from odin.errors import OdinError, UnavailableError
+from odin.errors import OdinError, StoreFullError, UnavailableError
 from odin.runtime.migrate import migrate
 from tests.engine.bed import Bed, running_bed
 from tests.engine.flows import ACTIVITIES, WORKFLOWS, one_step
@@ -137,7 +138,8 @@ class Starts:
             )
         except OdinError as error:
             self.refused[name] = error
-            if not (isinstance(error, UnavailableError) and error.retryable):
+            is_told = isinstance(error, StoreFullError) or "last answer" in str(error)
+            if not (isinstance(error, UnavailableError) and error.retryable and is_told):
                 self.wrong.append(f"{name}: {type(error).__name__} {error.reason}: {error}")
         else:
             self.accepted.append(name)
@@ -195,6 +197,8 @@ async def _played(server: SmallPostgres, disk: SmallDisk) -> list[str]:
             f" {disk.free()} bytes free, the server {'runs' if server.pid else 'has ended'}"
         )
         say(f"the first refusal: {first}")
+        if not any(isinstance(one, StoreFullError) for one in starts.refused.values()):
+            starts.wrong.append("no refusal names the cause")
         disk.make_room()
         if server.pid is None:
             await server.start()

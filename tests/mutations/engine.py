@@ -13,6 +13,10 @@ OVER: Final = "tests/store/test_handing_over.py::test_"
 LATE: Final = DOUBT + "a_late_statement_of_a_group_in_doubt_is_refused_in_every_shard_of_it"
 REFUSED: Final = DOUBT + "a_write_that_is_refused_is_not_acknowledged_and_ends_the_term"
 
+BEHIND: Final = (
+    "tests/engine/test_store_failing.py"
+    "::test_who_waits_behind_new_ranges_that_cannot_be_taken_is_refused_with_the_cause"
+)
 BUMP: Final = "        ranges = await self._bump(terms)\n"
 RELEASE: Final = (
     '            self._shards.drop(shard_id, ShardLostError(f"shard {shard_id} is handed over"))\n'
@@ -47,7 +51,7 @@ ENGINE: Final = (
     Mutation(
         "what gathers stays after unknown",
         (
-            Edit("engine/lane.py", "        self.drop(terms, doubt)\n", "        del doubt\n"),
+            Edit("engine/lane.py", "        self.drop(terms, doubt)\n", ""),
             Edit(
                 "engine/shards.py",
                 "        self.lane_of(term.shard_id).drop("
@@ -187,9 +191,39 @@ ENGINE: Final = (
     one(
         "a raised group fails all of its requests",
         "engine/handler.py",
-        "                if alone:\n                    raise error.for_caller",
-        "                if True:\n                    raise error.for_caller",
+        "if alone or error.is_of_server:",
+        "if True:",
         "tests/engine/test_outcomes.py::test_a_group_that_raises_is_decided_anew_request_by_request",
+    ),
+    one(
+        "a full disk is told only after new ranges",
+        "engine/lane.py",
+        "        if _is_of_server(error):\n            pending.ticket.fail(errors)\n",
+        "",
+        BEHIND,
+    ),
+    one(
+        "what gathers waits for new ranges that do not come",
+        "engine/lane.py",
+        "            if terms and pending.decisions:\n",
+        "            if False:\n",
+        BEHIND,
+    ),
+    one(
+        "no connection is a doubt",
+        "engine/store/errors.py",
+        "if isinstance(error, NotConnectedError):",
+        "if False:",
+        "tests/store/test_condition.py"
+        "::test_a_group_for_which_there_was_no_connection_surely_did_not_happen",
+    ),
+    one(
+        "a refusal after a doubt is believed",
+        "engine/router.py",
+        "    if unknown and not isinstance(request, WaitWorkflow):\n",
+        "    if unknown and cause is None and not isinstance(request, WaitWorkflow):\n",
+        "tests/engine/test_router.py"
+        "::test_a_database_that_fails_after_a_copy_of_unknown_fate_leaves_it_unknown",
     ),
     one(
         "inherited rows are not read",

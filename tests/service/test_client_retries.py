@@ -14,8 +14,10 @@ from odin.core.payload import Payload
 from odin.core.requests import Outcome, Started
 from odin.errors import (
     InvalidArgumentError,
+    NotFoundError,
     OutcomeUnknownError,
     ResourceExhaustedError,
+    StoreFullError,
     UnavailableError,
     WorkflowAlreadyStartedError,
 )
@@ -24,6 +26,10 @@ from tests.service.scripted_server import DROP, HANG, Say, Script, problem, scri
 STARTED = Say(201, Started(run_id="r1", first_run_id="r1", started=True))
 IN_THE_WAY = problem(409, "ALREADY_EXISTS", "ALREADY_STARTED", details={"run_id": "r0"})
 MOVING = problem(503, "UNAVAILABLE", "SHARD_MOVING", retry_after_ms=10)
+UNKNOWN = problem(503, "UNAVAILABLE", "OUTCOME_UNKNOWN", retry_after_ms=10)
+NO_ROOM = problem(503, "UNAVAILABLE", "STORE_FULL", retry_after_ms=10, detail="no room: free space")
+LOST_READ = problem(503, "UNAVAILABLE", "STORE_UNAVAILABLE", retry_after_ms=10)
+GONE = problem(404, "NOT_FOUND", "NOT_FOUND", retryable=False)
 FULL = problem(429, "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED", retry_after_ms=100)
 
 
@@ -74,7 +80,11 @@ async def test_a_refusal_that_nothing_precedes_is_reported() -> None:
     assert len(script.copies) == 1
 
 
-@pytest.mark.parametrize("fate", [DROP, MOVING], ids=["dropped", "moving"])
+@pytest.mark.parametrize(
+    "fate",
+    [DROP, UNKNOWN, Say(503, "<html>", "text/html"), problem(503, "UNAVAILABLE", "UNHEARD_OF")],
+    ids=["dropped", "unknown", "a proxy", "no reason that is known"],
+)
 async def test_a_refusal_after_a_copy_of_unknown_fate_is_not_reported_as_one(
     fate: Say | str,
 ) -> None:
@@ -83,6 +93,68 @@ async def test_a_refusal_after_a_copy_of_unknown_fate_is_not_reported_as_one(
             await start(script, 0.5)
     assert len(script.copies) > 2
     assert {copy.request_id for copy in script.copies} == {unknown.value.details["request_id"]}
+
+
+@pytest.mark.parametrize("told", [MOVING, LOST_READ, NO_ROOM], ids=["moving", "lost", "full"])
+async def test_a_copy_that_surely_changed_nothing_leaves_nothing_unresolved(told: Say) -> None:
+    async with scripted(told, told, IN_THE_WAY) as script:
+        with pytest.raises(WorkflowAlreadyStartedError):
+            await start(script)
+    assert len({copy.request_id for copy in script.copies}) == 1
+
+
+async def test_a_database_without_room_is_waited_out() -> None:
+    async with scripted(NO_ROOM, NO_ROOM, STARTED) as script:
+        assert await start(script) == "r1"
+
+
+async def test_a_cause_that_lasts_to_the_deadline_is_what_is_reported() -> None:
+    async with scripted(NO_ROOM) as script:
+        with pytest.raises(StoreFullError, match="no room: free space"):
+            await start(script, 0.4)
+    assert len(script.copies) > 2
+
+
+async def test_an_outcome_that_is_unknown_is_reported_with_the_last_answer() -> None:
+    async with scripted(DROP, NO_ROOM) as script:
+        with pytest.raises(
+            OutcomeUnknownError, match="last answer: no room: free space"
+        ) as unknown:
+            await start(script, 0.4)
+    assert unknown.value.details["last_reason"] == "STORE_FULL"
+
+
+async def test_a_cluster_that_is_gone_since_is_reported_with_the_last_answer() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        async with scripted(NO_ROOM, servers=1) as script:
+            script.addresses.append(f"127.0.0.1:{unused.getsockname()[1]}")
+            for _ in range(4):  # the address that is asked last is chosen by chance
+                with pytest.raises(UnavailableError, match="no room: free space") as refused:
+                    await start(script, 0.4)
+                assert not isinstance(refused.value, OutcomeUnknownError)
+
+
+@pytest.mark.parametrize("lost", [DROP, LOST_READ, UNKNOWN], ids=["dropped", "lost", "unknown"])
+async def test_a_lost_read_is_asked_again_and_its_refusal_is_believed(lost: Say | str) -> None:
+    async with connected(lost, lost, GONE) as (script, client):
+        with pytest.raises(NotFoundError):
+            await client.get_workflow_handle("o").describe()
+    assert len(script.copies) == 3
+
+
+@pytest.mark.parametrize("lost", [LOST_READ, UNKNOWN, DROP], ids=["lost", "unknown", "dropped"])
+async def test_a_read_that_is_lost_to_the_deadline_has_no_fate(lost: Say | str) -> None:
+    async with scripted(lost) as script:
+        client = await Client.connect(*script.addresses, timeout=timedelta(seconds=0.4))
+        async with client:
+            handle = client.get_workflow_handle("o")
+            for read in (handle.describe, handle.fetch_history):
+                with pytest.raises(UnavailableError) as refused:
+                    await read()
+                assert type(refused.value) is not OutcomeUnknownError
+                assert refused.value.retryable
+    assert len(script.copies) > 2
 
 
 async def test_asking_on_after_a_copy_of_unknown_fate_may_yet_succeed() -> None:

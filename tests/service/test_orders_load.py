@@ -130,17 +130,31 @@ async def test_a_refusal_is_counted_and_never_taken_for_a_start(tmp_path: Path) 
     assert ends == [("fail", "RESOURCE_EXHAUSTED")] * 2
 
 
-async def test_an_unanswered_start_is_asked_again_under_its_request_id(tmp_path: Path) -> None:
-    async def moving(_: str) -> tuple[int, dict[str, Any]]:
-        return 503, {"code": "UNAVAILABLE", "reason": "SHARD_MOVING", "retryable": True}
+@pytest.mark.parametrize(
+    ("reasons", "said"),
+    [
+        (["OUTCOME_UNKNOWN"], "unknown"),
+        (["OUTCOME_UNKNOWN", "SHARD_MOVING"], "unknown"),
+        (["SHARD_MOVING"], "fail"),
+    ],
+    ids=["unknown", "once unknown", "refused"],
+)
+async def test_an_unanswered_start_is_asked_again_under_its_request_id(
+    tmp_path: Path, reasons: list[str], said: str
+) -> None:
+    left = list(reasons)
 
-    async with engines(moving) as end:
+    async def unanswered(_: str) -> tuple[int, dict[str, Any]]:
+        reason = left.pop(0) if len(left) > 1 else left[0]
+        return 503, {"code": "UNAVAILABLE", "reason": reason, "retryable": True}
+
+    async with engines(unanswered) as end:
         generator, entries = await generate(
             end, tmp_path / "log", patience_seconds=0.1, demo_seconds=0.01, load_rate=20
         )
 
-    assert generator.counts == {"unknown": 1}
-    assert [one.operation for one in entries] == ["invoke", "unknown"]
+    assert generator.counts == {"unknown" if said == "unknown" else "failed": 1}
+    assert [one.operation for one in entries] == ["invoke", said]
     assert len(end.asked) >= ASKED_AGAIN_COUNT
     assert {one["request_id"] for one in end.asked} == {entries[0].request_id}
 
