@@ -96,6 +96,10 @@ down: venv ## stop the local cluster
 compose-smoke: venv ## try compose.yaml out with podman (as root; up to ten minutes, no registry)
 	$(BIN)/python -m deploy.smoke
 
+.PHONY: compose-chaos
+compose-chaos: venv ## break compose.yaml in containers by the Docker API, with podman (COMPOSE_CHAOS="NAME ...")
+	$(BIN)/python -m deploy.smoke.experiments $(COMPOSE_CHAOS)
+
 .PHONY: bench
 bench: venv ## measure throughput and latency (BENCH="--workloads W1 --runs 5")
 	$(BIN)/python -m bench $(BENCH)

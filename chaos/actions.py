@@ -12,33 +12,33 @@ from odin.cli.output import chat, write_json, write_table
 from odin.errors import InvalidArgumentError, UnavailableError
 from odin.runtime.clock import SystemClock
 
-from .faults.catalogue import lacking
-from .faults.levers import Levers
+from .compose import COMPOSE_SCENARIOS, refusals
+from .faults.compose_levers import NotInContainersError
 from .faults.stage import NoClusterError, api_key_of_environment
 from .halt import halt, resume
 from .plan import scenario_of, worst
+from .reaching import Where, levers_of, runner_of, unhealed
 from .rotate import COLUMNS, rotate, rows
-from .runner import Runner
 from .scenarios import SCENARIOS
 from .telling import told, told_line
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
-    from pathlib import Path
 
     from .plan import Scenario, Verdict
+    from .runner import Runner
 
 T = TypeVar("T")
 EXIT_OF: Final[dict[Verdict, int]] = {"pass": 0, "fail": 5, "unknown": 4}
 
 
-def show_list(folder: Path | None, *, as_json: bool) -> int:
+def show_list(where: Where, *, as_json: bool) -> int:
     """Show every experiment; return 0."""
-    clock = SystemClock()
-    runner = Runner(levers=Levers(folder, clock), clock=clock)
-    reasons = {one.name: _unavailable(one, runner) for one in SCENARIOS}
+    runner = runner_of(where)
+    scenarios = sorted(runner.kit.scenarios, key=lambda one: one.number)
+    reasons = {one.name: _unavailable(one, runner) for one in scenarios}
     if as_json:
-        write_json([_listed(one, reasons[one.name]) for one in SCENARIOS])
+        write_json([_listed(one, reasons[one.name]) for one in scenarios])
         return 0
     rows = [
         (
@@ -48,13 +48,13 @@ def show_list(folder: Path | None, *, as_json: bool) -> int:
             "unavailable" if reasons[one.name] else "ready",
             "; ".join(reasons[one.name]) or one.title,
         )
-        for one in SCENARIOS
+        for one in scenarios
     ]
     write_table(("#", "EXPERIMENT", "HOLD", "HERE", "WHAT"), rows)
     return 0
 
 
-def run_one(folder: Path | None, name: str, seed: int, *, as_json: bool) -> int:
+def run_one(where: Where, name: str, seed: int, *, as_json: bool) -> int:
     """Run one experiment and show what came of it; return the exit code of its verdict.
 
     Raises:
@@ -62,14 +62,8 @@ def run_one(folder: Path | None, name: str, seed: int, *, as_json: bool) -> int:
     """
     if not name:
         raise InvalidArgumentError("which experiment? `odin chaos list` shows all")
-    scenario = scenario_of(name, SCENARIOS)
-    clock = SystemClock()
-    runner = Runner(
-        levers=Levers(folder, clock),
-        clock=clock,
-        api_key=api_key_of_environment(),
-        tell=lambda line: None if as_json else chat(told_line(line)),
-    )
+    [scenario] = _chosen(where, [name])
+    runner = runner_of(where, lambda line: None if as_json else chat(told_line(line)))
     result = attended(runner.run(scenario, seed))
     if as_json:
         write_json(msgspec.to_builtins(result))
@@ -79,14 +73,18 @@ def run_one(folder: Path | None, name: str, seed: int, *, as_json: bool) -> int:
     return EXIT_OF[result.verdict]
 
 
-def halt_now(folder: Path | None, *, as_json: bool) -> int:
+def halt_now(where: Where, *, as_json: bool) -> int:
     """End what is under way and heal everything; return 0.
 
     Raises:
         UnavailableError: something could not be healed; it stays on record.
     """
-    clock = SystemClock()
-    done, wrong = asyncio.run(halt(Levers(folder, clock), clock, api_key_of_environment()))
+    clock, api_key = SystemClock(), api_key_of_environment()
+    done, wrong = asyncio.run(halt(levers_of(where), clock, api_key))
+    if where.project is None:  # whoever says only "halt" means everything below that folder
+        for levers in unhealed(where):
+            more, left = asyncio.run(halt(levers, clock, api_key))
+            done, wrong = done + more, wrong + left
     if wrong:
         raise UnavailableError(f"not healed: {'; '.join(wrong)}")
     if as_json:
@@ -99,21 +97,20 @@ def halt_now(folder: Path | None, *, as_json: bool) -> int:
     return 0
 
 
-def resume_now(folder: Path | None) -> int:
+def resume_now(where: Where) -> int:
     """Let the schedule go on; return 0."""
-    resume(Levers(folder, SystemClock()).folder)
+    resume(levers_of(where).folder)
     return 0
 
 
-def rotate_all(folder: Path | None, seed: int, names: Sequence[str], *, as_json: bool) -> int:
+def rotate_all(where: Where, seed: int, names: Sequence[str], *, as_json: bool) -> int:
     """Run all experiments back to back, or the named ones; return the worst one's exit code.
 
     Raises:
         NotFoundError: one is not known.
     """
-    chosen = [scenario_of(name, SCENARIOS) for name in names] or SCENARIOS
-    clock = SystemClock()
-    runner = Runner(levers=Levers(folder, clock), clock=clock, api_key=api_key_of_environment())
+    chosen = _chosen(where, names)
+    runner = runner_of(where)
     rotating = rotate(runner, chosen, seed, lambda one: chat(" ".join(rows([one])[0])))
     results = attended(rotating)
     if as_json:
@@ -154,9 +151,25 @@ def attended(work: Coroutine[Any, Any, T]) -> T:
 def _unavailable(scenario: Scenario, runner: Runner) -> list[str]:
     """Return why an experiment cannot be run here; without a cluster nobody knows."""
     try:
-        return lacking(scenario.needs, runner.look())
+        return runner.kit.lacking(scenario, runner.look())
     except NoClusterError:
         return []
+
+
+def _chosen(where: Where, names: Sequence[str]) -> list[Scenario]:
+    """Return the named experiments; of none, all that can be run in that kind of cluster.
+
+    Raises:
+        NotFoundError: one is not known.
+        NotInContainersError: containers lack the levers for a named one.
+    """
+    if where.project is None:
+        return [scenario_of(name, SCENARIOS) for name in names] or [*SCENARIOS]
+    chosen = [scenario_of(name, COMPOSE_SCENARIOS) for name in names]
+    for one in chosen:
+        if why := refusals(one):
+            raise NotInContainersError(f"{one.name} cannot be run in containers: {'; '.join(why)}")
+    return chosen or [one for one in COMPOSE_SCENARIOS if not refusals(one)]
 
 
 def _listed(one: Scenario, reasons: list[str]) -> dict[str, Any]:

@@ -8,22 +8,17 @@ import msgspec
 
 from odin.cli.output import chat, write_json, write_table
 from odin.errors import InvalidArgumentError
-from odin.runtime.clock import SystemClock
 
 from .actions import EXIT_OF, attended
-from .faults.levers import Levers
-from .faults.stage import api_key_of_environment
+from .reaching import Where, runner_of
 from .replay import recorded, side_by_side
-from .runner import Runner
 from .telling import told_line
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .result import Result
 
 
-def replay_one(folder: Path | None, experiment_id: str, *, as_json: bool) -> int:
+def replay_one(where: Where, experiment_id: str, *, as_json: bool) -> int:
     """Run a recorded experiment again and show both verdicts; return the exit code of the new one.
 
     Raises:
@@ -31,13 +26,7 @@ def replay_one(folder: Path | None, experiment_id: str, *, as_json: bool) -> int
     """
     if not experiment_id:
         raise InvalidArgumentError("which experiment? `odin chaos history` shows the ids")
-    clock = SystemClock()
-    runner = Runner(
-        levers=Levers(folder, clock),
-        clock=clock,
-        api_key=api_key_of_environment(),
-        tell=lambda line: None if as_json else chat(told_line(line)),
-    )
+    runner = runner_of(where, lambda line: None if as_json else chat(told_line(line)))
 
     async def both() -> tuple[Result, Result]:
         first = await recorded(runner.look().books, experiment_id)

@@ -26,7 +26,7 @@ class Action(StrEnum):
     ROTATE = "rotate"
 
 
-def chaos(
+def chaos(  # noqa: PLR0913 - one argument per option
     *,
     action: Annotated[
         Action, typer.Argument(help="list, run, replay, halt, resume, history, show or rotate.")
@@ -42,8 +42,14 @@ def chaos(
     folder: Annotated[
         Path | None, typer.Option("--folder", help="The cluster's; ODIN_FOLDER, else .odin.")
     ] = None,
+    compose: Annotated[
+        bool, typer.Option("--compose", help="The system in containers, by the Docker API.")
+    ] = False,
+    project: Annotated[
+        str, typer.Option(help="The compose project, if there are several; implies --compose.")
+    ] = "",
 ) -> int:
-    r"""Break the local cluster in known ways, and see whether it holds.
+    r"""Break a cluster in known ways, and see whether it holds.
 
     \b
       odin chaos list                       every experiment, and whether it can be run here
@@ -54,23 +60,27 @@ def chaos(
       odin chaos show ID                    every line of one experiment
       odin chaos replay ID                  the same again, and both verdicts side by side
       odin chaos rotate --fast              all of them back to back, and a table
+      odin chaos run broker-down --compose  in containers; all of the above take --compose
 
     Most of them want `odin up --proxies --load 5`. A verdict is pass, fail or unknown: unknown if
     the fault was not seen to bite. Exit code 0 for pass, 5 for fail, 4 for unknown.
     """
-    from . import actions, again, past  # noqa: PLC0415 - slow to import, `--help` does without
+    from . import actions, again, past, reaching  # noqa: PLC0415 - slow to import, `--help` does without
 
     as_json = current().as_json
     names = [one for one in only.split(",") if one]
+    where = reaching.Where(folder, project if compose or project else None)
     ways: dict[Action, Callable[[], int]] = {
-        Action.LIST: lambda: actions.show_list(folder, as_json=as_json),
-        Action.RUN: lambda: actions.run_one(folder, name, seed, as_json=as_json),
-        Action.REPLAY: lambda: again.replay_one(folder, name, as_json=as_json),
-        Action.HALT: lambda: actions.halt_now(folder, as_json=as_json),
-        Action.RESUME: lambda: actions.resume_now(folder),
-        Action.HISTORY: lambda: past.show_history(folder, as_json=as_json),
-        Action.SHOW: lambda: past.show_one(folder, name, as_json=as_json),
-        Action.ROTATE: lambda: actions.rotate_all(folder, seed, names, as_json=as_json),
+        Action.LIST: lambda: actions.show_list(where, as_json=as_json),
+        Action.RUN: lambda: actions.run_one(where, name, seed, as_json=as_json),
+        Action.REPLAY: lambda: again.replay_one(where, name, as_json=as_json),
+        Action.HALT: lambda: actions.halt_now(where, as_json=as_json),
+        Action.RESUME: lambda: actions.resume_now(where),
+        Action.HISTORY: lambda: past.show_history(
+            reaching.levers_of(where).folder, as_json=as_json
+        ),
+        Action.SHOW: lambda: past.show_one(reaching.levers_of(where).folder, name, as_json=as_json),
+        Action.ROTATE: lambda: actions.rotate_all(where, seed, names, as_json=as_json),
     }
     if action is Action.ROTATE and not fast:
         raise InvalidArgumentError(

@@ -173,6 +173,10 @@ class Reach(Protocol):
         """Return a fault of links."""
         ...
 
+    def api_key(self) -> str | None:
+        """Return the engines' token, where the cluster tells it."""
+        ...
+
     async def refresh(self) -> None:
         """Look at the cluster anew.
 
@@ -224,6 +228,10 @@ class Levers:
     def is_same(self, pid: int | None, mark: str) -> bool:
         """Return whether the recorded process still runs."""
         return bool(self._identity.is_same(pid, mark))
+
+    def api_key(self) -> str | None:
+        """Return none: local engines have one only if the environment names it."""
+        return None
 
     async def refresh(self) -> None:
         """Leave it: the state file is read each time."""

@@ -60,7 +60,10 @@ class Kill:
     async def inject(self) -> None:
         """Kill them at the moment that was asked for, or when it has not come in time."""
         if self._when is not None:
-            self._moment = await awaited(self._when, self._stage, self._names[0])
+            ends = self._stage.clock.boottime() + MOMENT_SECONDS
+            while self._moment is None and self._stage.clock.boottime() < ends:
+                self._moment = await self._when(self._stage, self._names[0])
+                await self._stage.clock.sleep(0.02)
         self._stage.levers.breaker.kill(self._names)
 
     async def verify(self) -> Bite:
@@ -228,16 +231,6 @@ class Roll:
 
     async def heal(self) -> None:
         """Leave it to the supervisor."""
-
-
-async def awaited(when: Moment, stage: Stage, part: str) -> dict[str, Any] | None:
-    """Wait for a moment of a part; return what shows it, None if it has not come in time."""
-    ends = stage.clock.boottime() + MOMENT_SECONDS
-    while stage.clock.boottime() < ends:
-        if found := await when(stage, part):
-            return found
-        await stage.clock.sleep(0.02)
-    return None
 
 
 def run_state(pid: int) -> str:

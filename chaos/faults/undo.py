@@ -140,7 +140,8 @@ async def _terminate(workflow_ids: list[str], levers: Reach, api_key: str | None
     if state is None or not state.is_supervised or not state.engines:
         return  # whatever runs there is nobody's concern before the next start
     left: list[str] = []
-    async with Client(state.engines, api_key=api_key, identity="chaos") as client:
+    key = api_key or levers.api_key()
+    async with Client(state.engines, api_key=key, identity="chaos") as client:
         for workflow_id in workflow_ids:
             try:
                 await client.get_workflow_handle(workflow_id).terminate("the experiment is over")

@@ -122,10 +122,10 @@ async def smoke(runner: Runner, podman: Podman, setting: Setting, steps: Steps) 
             await trial.keep_logs()
         raise
     finally:
-        await _clean(podman, steps)
+        await clean(podman, steps)
 
 
-async def _clean(podman: Podman, steps: Steps) -> None:
+async def clean(podman: Podman, steps: Steps) -> None:
     """Remove what was made; a second signal cannot cut this short, time can."""
     with _unstoppable():
         async with asyncio.timeout(CLEANING_SECONDS):
@@ -150,9 +150,9 @@ async def main() -> int:
     log = FOLDER / "log.txt"
     log.write_text("", encoding="utf-8")
     setting = make_setting(ROOT / "deploy" / "env.example", FOLDER / "env")
-    environ = {**_base_environ(), **settings_files(FOLDER)}
+    environ = {**base_environ(), **settings_files(FOLDER)}
     runner = Runner(log, environ, ROOT, list(setting.secrets))
-    podman = Podman(runner, PROJECT, _compose(setting.file))
+    podman = Podman(runner, PROJECT, compose_command(setting.file))
     steps = Steps()
     try:
         await smoke(runner, podman, setting, steps)
@@ -168,13 +168,14 @@ async def main() -> int:
     return 0
 
 
-def _base_environ() -> dict[str, str]:
+def base_environ() -> dict[str, str]:
     """Return the environment without odin's settings, and with compose's tool on the path."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ODIN_", "COMPOSE_"))}
     return {**kept, "PYTHONPATH": str(FOLDER / "tools")}
 
 
-def _compose(env_file: Path) -> Sequence[str]:
+def compose_command(env_file: Path) -> Sequence[str]:
+    """Return the words that begin a compose command on this deployment."""
     return (
         *(sys.executable, "-m", "podman_compose", "--no-ansi", "--in-pod", "false"),
         *("--project-name", PROJECT, "--env-file", str(env_file)),

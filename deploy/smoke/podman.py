@@ -9,6 +9,7 @@ stands in for them.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import shutil
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,8 @@ from .running import Runner, SmokeError
 FILES_MAX: Final = 65_536
 PROCESSES_MAX: Final = 4_096
 _LABEL: Final = "io.podman.compose.project"
+_HELPERS: Final = ("/usr/libexec/podman", "/usr/lib/podman", "/usr/local/libexec/podman")
+_NEEDED: Final = ("catatonit", "netavark", "aardvark-dns")
 
 
 def settings_files(folder: Path) -> dict[str, str]:
@@ -167,5 +170,11 @@ class Podman:
 
 
 def missing_programs() -> list[str]:
-    """Return what has to be installed before anything can begin."""
-    return [name for name in ("podman", "runc", "debootstrap") if shutil.which(name) is None]
+    """Return what has to be installed before anything can begin.
+
+    podman finds some of its helpers in folders of its own, and does without them until it is too
+    late: an init for containers, and their networks.
+    """
+    missing = [name for name in ("podman", "runc", "debootstrap") if shutil.which(name) is None]
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *_HELPERS])
+    return missing + [name for name in _NEEDED if shutil.which(name, path=path) is None]
