@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.smoke.podman import settings_files
+from deploy.smoke.podman import missing_programs, settings_files
 from deploy.smoke.running import Runner, SmokeError
 from deploy.smoke.setting import make_setting
 from odin.runtime.settings import is_loopback
@@ -71,3 +71,16 @@ def test_the_deployment_that_is_tried_is_private_and_on_loopback(tmp_path: Path)
         is_loopback(address.split("/")[2].split(":")[0]) for address in setting.addresses.values()
     )
     assert setting.token not in repr(setting)
+
+
+def test_a_helper_that_podman_lacks_is_named_before_containers_need_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("deploy.smoke.podman._HELPERS", (str(tmp_path / "helpers"),))
+    helpers = ["catatonit", "netavark", "aardvark-dns"]
+    assert missing_programs() == ["podman", "runc", "debootstrap", *helpers]
+    (tmp_path / "helpers").mkdir()
+    for name in helpers:
+        (tmp_path / "helpers" / name).touch(mode=0o755)
+    assert missing_programs() == ["podman", "runc", "debootstrap"]
