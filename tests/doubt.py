@@ -29,8 +29,6 @@ _TELLING: Final = {"OUTCOME_UNKNOWN", "STORE_UNAVAILABLE"}
 _NAMES: Final = {query: name for name, query in SQL.items()}
 RESTING: Final = {
     "tests/door/test_http_schema.py": "a lost read is a 503, and that test allows none",
-    "tests/door/test_runs.py::test_a_row_that_cannot_be_read": "a client believes no refusal"
-    " after a copy of unknown fate: it asks until its time is up",
     "tests/store/test_steps.py::test_a_group_stopped_before_its_commit": "its write has to arrive"
     " at its commit; one that loses a reply before that never does",
 }
