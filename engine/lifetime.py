@@ -146,7 +146,12 @@ class Engine:
         node.admission = self._admission(node, relay)
         dice = Random(self._ids.batch_random())  # noqa: S311 - jitter is no secret
         keeper = LinkKeeper(
-            self._dialler(session), BETWEEN_ENGINES, node.peers, clock=self._clock, rng=dice
+            self._dialler(session),
+            BETWEEN_ENGINES,
+            node.peers,
+            clock=self._clock,
+            rng=dice,
+            impatient=True,
         )
         node.ownership.on_nodes.append(lambda: keeper.want(_others(node)))
         backend = EngineBackend(

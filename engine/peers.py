@@ -18,7 +18,7 @@ from odin.core import requests, wire
 from odin.core.door import check_request
 from odin.core.requests import Accepted, ClientRequest, Outcome, Started
 from odin.errors import NotOwnerError, OdinError
-from odin.runtime.links import Link, Message
+from odin.runtime.links import SILENT, Link, Message
 
 from .work import Work
 
@@ -61,6 +61,7 @@ class Peers:
         self._learn = learn
         self._own = own
         self._dialled: dict[str, Link] = {}
+        self._cut: set[str] = set()
         self._all: dict[Link, None] = {}  # in order: the same run, told twice, must be the same
         self.on_released: Callable[[int], None] = lambda _shard: None
         self.forwarded_count = 0
@@ -70,6 +71,7 @@ class Peers:
     def link_up(self, link: Link, address: str) -> None:
         """A dialled link is open."""
         self._dialled[address] = link
+        self._cut.discard(address)
         self._greet(link)
 
     def link_message(self, link: Link, message: Message) -> None:
@@ -81,6 +83,8 @@ class Peers:
         if self._dialled.get(address) is link:
             del self._dialled[address]
         self._all.pop(link, None)
+        if link.close_reason == SILENT:
+            self._cut.add(address)
 
     # --- links that this engine was dialled on ----------------------------------------------------
 
@@ -140,6 +144,13 @@ class Peers:
         """Return whether the engine at `address` can be asked now."""
         link = self._dialled.get(address)
         return link is not None and not link.closed
+
+    def is_cut_off(self, address: str) -> bool:
+        """Return whether the engine at `address` fell silent and has not been heard of since.
+
+        Others may reach it. An engine whose process ends is none of these: its links end at once.
+        """
+        return address in self._cut and not self.has_link(address)
 
     async def forward(
         self, address: str, shard_id: int, request: ClientRequest, timeout_seconds: float

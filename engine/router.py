@@ -39,6 +39,9 @@ log = logging.getLogger(__name__)
 PAUSE_SECONDS: Final = 0.1
 FAILING_SECONDS: Final = 1.0
 """So long a request waits for an owner while the database fails; then its caller is told why."""
+CUT_OFF_SECONDS: Final = 0.5
+"""So long a request waits for a link to an owner that fell silent; then its caller asks another."""
+CUT_OFF_RETRY_SECONDS: Final = 0.2
 Answer = Started | Accepted | Outcome
 _AGAIN = (NotOwnerError, OutcomeUnknownError, ShardMovingError, LinkClosedError)
 
@@ -78,7 +81,8 @@ class Router:
         """Return the committed answer to `request`.
 
         It is sent again under the same id to the next owner until the time is up, or for a second
-        if it has none because the database fails.
+        if it has none because the database fails, or half of one if this engine is cut off from the
+        owner: another engine may not be, least of all the owner itself.
 
         Raises:
             ShardMovingError: The shard had no owner that answered in time; retryable.
@@ -88,27 +92,45 @@ class Router:
         """
         began = self._clock.boottime()
         unknown = False
-        cause: StoreUnavailableError | None = None
-        while cause is None:
+        end: OdinError | None = None
+        while end is None:
             left = began + timeout_ms / 1_000 - self._clock.boottime()
             if left <= 0 or self._is_closed:
                 break
             try:
                 return await self._ask_once(request, left)
             except StoreUnavailableError as error:
-                cause = error
+                end = _given_up(request, error, unknown=unknown)
                 break
             except _AGAIN as error:
                 unknown = unknown or not isinstance(error, NotOwnerError)
             except DeadlineExceededError:
                 unknown = True
                 break
-            if self._clock.boottime() - began >= FAILING_SECONDS:
-                cause = self._refusal()
-            if cause is None:
+            end = self._hopeless(request, self._clock.boottime() - began, unknown=unknown)
+            if end is None:
                 await self._clock.sleep(min(PAUSE_SECONDS, max(0.0, left)))
         self.moving_count += 1
-        raise _given_up(request, cause or self._refusal(), unknown=unknown)
+        raise end or _given_up(request, self._refusal(), unknown=unknown)
+
+    def _hopeless(
+        self, request: ClientRequest, waited: float, *, unknown: bool
+    ) -> OdinError | None:
+        """Return why waiting on here is not worth it, after so many seconds; None: it may be."""
+        if waited >= FAILING_SECONDS and (cause := self._refusal()) is not None:
+            return _given_up(request, cause, unknown=unknown)
+        if waited >= CUT_OFF_SECONDS and (owner := self._cut_off_owner(request)):
+            return _cut_off(request, owner, unknown=unknown)
+        return None
+
+    def _cut_off_owner(self, request: ClientRequest) -> str:
+        """Return the address of the owner if this engine alone may have lost it, else ""."""
+        shard_id = self._shards.shard_of(request.namespace, request.workflow_id)
+        term = self._shards.terms.get(shard_id)
+        if term is not None and term.is_serving:
+            return ""
+        address = self._address_of(self._shards.entry(shard_id).incarnation)
+        return address if address and self._peers.is_cut_off(address) else ""
 
     async def _ask_once(self, request: ClientRequest, left: float) -> Answer:
         shard_id = self._shards.shard_of(request.namespace, request.workflow_id)
@@ -171,4 +193,16 @@ def _given_up(
         )
     return cause or ShardMovingError(
         "the shard of this workflow id has no owner that answers; ask again", retry_after=1.0
+    )
+
+
+def _cut_off(request: ClientRequest, owner: str, *, unknown: bool) -> OdinError:
+    """Return what the caller is told whose owner this engine cannot hear: whom to ask."""
+    is_unknown = unknown and not isinstance(request, WaitWorkflow)
+    kind = OutcomeUnknownError if is_unknown else ShardMovingError
+    return kind(
+        f"this engine cannot hear {owner}, which owns the shard of this workflow id; ask that one,"
+        " or another, with the same request id",
+        retry_after=CUT_OFF_RETRY_SECONDS,
+        details={"owner": owner},
     )

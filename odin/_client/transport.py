@@ -99,10 +99,11 @@ def _base_url(part: str) -> str:
 class _Progress:
     """What is known of a call so far."""
 
-    __slots__ = ("full", "last", "told", "tries", "unresolved")
+    __slots__ = ("followed", "full", "last", "told", "tries", "unresolved")
 
     def __init__(self) -> None:
         self.tries = 0
+        self.followed: set[str] = set()  # owners that were asked because an engine named them
         self.full: dict[str, float] = {}  # engine → the wait that it asked for, this round
         self.unresolved: BaseException | None = None
         self.last: BaseException | None = None
@@ -194,7 +195,7 @@ class Transport:
                 progress.full[address] = refusal.retry_after or 0.0
             is_waited_out = is_full and address not in progress.full
             self._note(progress, refusal, leaving="" if is_waited_out else address)
-            self._follow_leader(refusal)
+            self._follow(refusal, progress)
             return None
         if self._is_definite(request, refusal, progress):
             raise refusal
@@ -252,10 +253,15 @@ class Transport:
         if self.addresses[self._next] == leaving:
             self._next = (self._next + 1) % len(self.addresses)
 
-    def _follow_leader(self, refusal: OdinError) -> None:
-        leader = refusal.details.get("leader")
-        if isinstance(refusal, NotLeaderError) and leader in self.addresses:
-            self._next = self.addresses.index(str(leader))
+    def _follow(self, refusal: OdinError, progress: _Progress) -> None:
+        """Ask next whom the engine names: the leader, or once an owner that it cannot hear."""
+        named = refusal.details.get("leader") if isinstance(refusal, NotLeaderError) else None
+        owner = refusal.details.get("owner")
+        if owner in self.addresses and owner not in progress.followed:
+            named = owner
+            progress.followed.add(str(owner))
+        if named in self.addresses:
+            self._next = self.addresses.index(str(named))
 
     def _given_up(self, request: Request, progress: _Progress, seconds: float) -> OdinError:
         told = progress.told

@@ -49,6 +49,7 @@ class LinkKeeper:
         user: Who uses the links.
         clock: For waits.
         rng: For jitter.
+        impatient: See Link.
     """
 
     def __init__(
@@ -59,12 +60,14 @@ class LinkKeeper:
         *,
         clock: Clock | None = None,
         rng: random.Random | None = None,
+        impatient: bool = False,
     ) -> None:
         self._connect = connect
         self._dialect = dialect
         self._user = user
         self._clock = clock or SystemClock()
         self._rng = rng or random.Random()  # noqa: S311 - jitter is no secret
+        self._impatient = impatient
         self._wanted: dict[str, asyncio.Event] = {}
         self._begin: asyncio.Queue[tuple[str, asyncio.Event]] = asyncio.Queue()
 
@@ -117,7 +120,7 @@ class LinkKeeper:
         socket = await self._open(address, ended, failures)
         if socket is None:
             return False
-        link = Link(socket, self._dialect, name=address, pings=True)
+        link = Link(socket, self._dialect, name=address, pings=True, impatient=self._impatient)
         async with asyncio.TaskGroup() as group:
             closer = group.create_task(_close_when(ended, link), name=f"close {address}")
             try:

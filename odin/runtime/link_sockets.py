@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import aiohttp
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 WORKER_PATH: Final = "/v1/links/worker"
 PEER_PATH: Final = "/v1/links/peer"
 CONNECT_SECONDS: Final = 3.0
+OPEN_SECONDS: Final = 4.0
+"""Of the whole opening, the answer to the handshake included."""
 
 
 class ClientSocket:
@@ -106,19 +109,20 @@ async def connect_socket(
         headers: Called for each connection: the token that the engine asks for, if any.
 
     Raises:
-        LinkClosedError: The engine cannot be reached, or refuses.
+        LinkClosedError: The engine cannot be reached, refuses, or does not answer in time.
     """
     url = address.rstrip("/") + path
     try:
-        socket = await session.ws_connect(
-            url,
-            headers=dict(headers()),
-            compress=0,
-            autoping=True,
-            heartbeat=None,
-            max_msg_size=FRAME_BYTES_MAX + 1,
-            timeout=aiohttp.ClientWSTimeout(ws_close=0.4),
-        )
+        async with asyncio.timeout(OPEN_SECONDS):
+            socket = await session.ws_connect(
+                url,
+                headers=dict(headers()),
+                compress=0,
+                autoping=True,
+                heartbeat=None,
+                max_msg_size=FRAME_BYTES_MAX + 1,
+                timeout=aiohttp.ClientWSTimeout(ws_close=0.4),
+            )
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
         raise LinkClosedError(f"cannot open {url}: {type(error).__name__}: {error}") from error
     return ClientSocket(socket)

@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
@@ -35,6 +34,9 @@ from odin.errors import (
     UnavailableError,
 )
 
+from .link_dialects import BETWEEN_ENGINES, ENGINE_TO_WORKER, WORKER_TO_ENGINE, Dialect
+from .link_silence import Silence
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -44,6 +46,8 @@ QUEUE_BYTES_MAX: Final = 32 * 1024 * 1024
 """A link with more than this waiting to be sent is closed: the other end is too slow."""
 PING_SECONDS: Final = 2.0
 DEAD_SECONDS: Final = 6.0
+SILENT: Final = "silent"
+"""Why a link was closed on which nothing was heard: cut, or its other end is frozen."""
 _TICK_SECONDS: Final = 1.0
 _HEADER_ROOM: Final = 5
 _SHORT_ARRAY_MAX: Final = 15
@@ -79,38 +83,6 @@ class Socket(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """What arrives on a link: how frames are read, and which messages answer a request by `seq`."""
-
-    decode: Callable[[bytes], list[Any]]
-    answers: frozenset[type]
-
-
-ENGINE_TO_WORKER: Final = Dialect(
-    wire.decode_to_worker,
-    frozenset(
-        {
-            wire.WorkflowTaskGranted,
-            wire.ActivityTaskGranted,
-            wire.NotWanted,
-            wire.NotOwner,
-            wire.WorkflowTaskAccepted,
-            wire.WorkflowTaskRefused,
-            wire.ActivityReportAnswered,
-            wire.HistoryPage,
-        }
-    ),
-)
-"""What a worker reads."""
-WORKER_TO_ENGINE: Final = Dialect(wire.decode_from_worker, frozenset({wire.Receipt}))
-"""What an engine reads from a worker."""
-BETWEEN_ENGINES: Final = Dialect(
-    wire.decode_between_engines, frozenset({wire.Forwarded, wire.ForwardFailed})
-)
-"""What an engine reads from another."""
-
-
 class Link:
     """One connection. Belongs to the event loop that runs it; not for other threads.
 
@@ -119,9 +91,19 @@ class Link:
         dialect: What arrives.
         name: Whom it leads to, for logs.
         pings: Whether this side sends the heartbeats; one side of a link does (the client).
+        impatient: Whether an answer that is waited for is a reason to ping, and to give the link up
+            soon. For links whose other end answers pings however busy it is.
     """
 
-    def __init__(self, socket: Socket, dialect: Dialect, *, name: str, pings: bool = False) -> None:
+    def __init__(
+        self,
+        socket: Socket,
+        dialect: Dialect,
+        *,
+        name: str,
+        pings: bool = False,
+        impatient: bool = False,
+    ) -> None:
         self.name = name
         self.close_reason = ""
         self._socket = socket
@@ -136,6 +118,13 @@ class Link:
         self._wake: asyncio.Future[None] | None = None
         self._closing = asyncio.Event()
         self._frames_read = 0
+        self._silence = Silence(
+            lambda: self._frames_read,
+            lambda: self.pending,
+            lambda: self.send(wire.Ping(0)),
+            lambda: self.close(SILENT),
+        )
+        self._impatient = impatient
 
     @property
     def closed(self) -> bool:
@@ -201,6 +190,8 @@ class Link:
         except BaseException:
             del self._pending[seq]
             raise
+        if self._impatient:
+            self._silence.watch()
         return seq
 
     def forget(self, seq: int) -> None:
@@ -251,6 +242,7 @@ class Link:
         finally:
             self.close("cancelled")
             self._ticks.cancel()
+            self._silence.end()
             self._fail_pending()
             await self._shut()
         return self.close_reason
@@ -368,7 +360,7 @@ class Link:
         since_ping += _TICK_SECONDS
         if silent >= DEAD_SECONDS:
             log.warning("link closed, nothing heard", extra={"link": self.name, "silent_s": silent})
-            self.close("silent")
+            self.close(SILENT)
             return
         if self._pings and since_ping >= PING_SECONDS:
             since_ping = 0.0
@@ -396,3 +388,7 @@ def _resolve(future: asyncio.Future[Message], answer: Message | LinkClosedError)
         future.set_exception(answer)
     else:
         future.set_result(answer)
+
+
+# What others import from here besides the names of this module.
+__all__ = ["BETWEEN_ENGINES", "ENGINE_TO_WORKER", "WORKER_TO_ENGINE", "Dialect"]

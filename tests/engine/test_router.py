@@ -15,7 +15,12 @@ from engine.router import Router
 from engine.shards import Shards
 from odin.core.requests import Accepted, ClientRequest, TerminateWorkflow
 from odin.core.wire import ShardEntry
-from odin.errors import NotOwnerError, OutcomeUnknownError, StoreUnavailableError
+from odin.errors import (
+    NotOwnerError,
+    OutcomeUnknownError,
+    ShardMovingError,
+    StoreUnavailableError,
+)
 from odin.runtime.clock import SystemClock
 from odin.runtime.links import LinkClosedError
 
@@ -33,10 +38,19 @@ class World:
         self.terms: dict[int, object] = {}
         self.owner = ShardEntry(7, "old", 1)
         self.refusal: StoreUnavailableError | None = None
+        self.is_linked = True
+        self.is_cut_off = False
         self.router = Router(
             cast("Shards", self),
             cast("Handler", None),
-            cast("Peers", SimpleNamespace(has_link=lambda _: True, forward=self._forward)),
+            cast(
+                "Peers",
+                SimpleNamespace(
+                    has_link=lambda _: self.is_linked,
+                    is_cut_off=lambda _: self.is_cut_off,
+                    forward=self._forward,
+                ),
+            ),
             SystemClock(),
             lambda incarnation: f"http://{incarnation}",
             lambda: self.refusal,
@@ -147,3 +161,40 @@ async def test_a_database_that_fails_after_a_copy_of_unknown_fate_leaves_it_unkn
         with pytest.raises(OutcomeUnknownError, match="the database takes nothing"):
             await world.router.ask(REQUEST, 60_000)
     assert len(world.asked) == 2
+
+
+async def test_a_caller_of_an_owner_that_fell_silent_is_sent_to_it_and_nothing_is_unknown() -> None:
+    world = World({})
+    world.is_linked, world.is_cut_off = False, True
+    async with asyncio.timeout(5):
+        with pytest.raises(ShardMovingError) as refused:
+            await world.router.ask(REQUEST, 60_000)
+    assert refused.value.details == {"owner": "http://old"}
+    assert world.asked == []
+
+
+async def test_a_caller_whose_request_was_sent_into_the_silence_learns_that_it_may_be_there() -> (
+    None
+):
+    async def falls_silent() -> Accepted:
+        world.is_linked, world.is_cut_off = False, True
+        raise LinkClosedError("the link has ended")
+
+    world = World({"old": falls_silent})
+    async with asyncio.timeout(5):
+        with pytest.raises(OutcomeUnknownError) as refused:
+            await world.router.ask(REQUEST, 60_000)
+    assert refused.value.details == {"owner": "http://old"}
+
+
+async def test_a_request_waits_on_for_an_owner_whose_links_have_ended() -> None:
+    """Its process is gone: nobody can hear it, and the next owner will be told of."""
+    world = World({"new": at_once})
+    world.is_linked = False
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        asking = group.create_task(world.router.ask(REQUEST, 60_000))
+        await asyncio.sleep(1.0)
+        assert not asking.done()
+        world.is_linked = True
+        world.move("new", 2)
+    assert asking.result() == ANSWER

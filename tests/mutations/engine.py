@@ -226,6 +226,53 @@ ENGINE: Final = (
         "::test_a_database_that_fails_after_a_copy_of_unknown_fate_leaves_it_unknown",
     ),
     one(
+        "what was sent into a silence counts as refused",
+        "engine/router.py",
+        "    is_unknown = unknown and",
+        "    is_unknown = False and",
+        "tests/engine/test_router.py"
+        "::test_a_caller_whose_request_was_sent_into_the_silence_learns_that_it_may_be_there",
+    ),
+    one(
+        "every refusal is definite",
+        "odin/_client/transport.py",
+        "        return refusal.is_definite\n",
+        "        return True\n",
+        "tests/service/test_client_retries.py"
+        "::test_a_refusal_after_a_copy_of_unknown_fate_is_not_reported_as_one",
+    ),
+    one(
+        "a read has a fate",
+        "odin/_client/transport.py",
+        "if isinstance(progress.last, OutcomeUnknownError):",
+        "if False:",
+        "tests/service/test_client_retries.py::test_a_read_that_is_lost_to_the_deadline_has_no_fate",
+    ),
+    one(
+        "an owner that fell silent is waited for",
+        "engine/router.py",
+        "if waited >= CUT_OFF_SECONDS and (owner := self._cut_off_owner(request)):",
+        "if (owner := '') and waited:",
+        "tests/engine/test_router.py"
+        "::test_a_caller_of_an_owner_that_fell_silent_is_sent_to_it_and_nothing_is_unknown",
+    ),
+    one(
+        "a silent link is given up by its heartbeat alone",
+        "odin/runtime/links.py",
+        "        if self._impatient:\n",
+        "        if False:\n",
+        "tests/runtime/test_links.py"
+        "::test_an_impatient_link_gives_a_silent_end_up_while_something_is_asked",
+    ),
+    one(
+        "opening a link has no bound",
+        "odin/runtime/link_sockets.py",
+        "asyncio.timeout(OPEN_SECONDS)",
+        "asyncio.timeout(None)",
+        "tests/runtime/test_links.py"
+        "::test_an_engine_that_takes_a_connection_and_says_nothing_is_a_link_closed_error",
+    ),
+    one(
         "inherited rows are not read",
         "relay/sweep.py",
         "        self._begun.add(shard_id)\n",

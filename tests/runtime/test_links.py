@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from odin.core import wire
 from odin.core.payload import Payload
+from odin.core.requests import TerminateWorkflow
 from odin.errors import DeadlineExceededError, InvalidArgumentError
-from odin.runtime import links
+from odin.runtime import link_silence, link_sockets, links
 from odin.runtime.link_keeper import LinkKeeper
 from odin.runtime.link_sockets import WORKER_PATH, connect_socket, new_session
 from odin.runtime.links import (
+    BETWEEN_ENGINES,
     ENGINE_TO_WORKER,
     WORKER_TO_ENGINE,
     Link,
@@ -26,6 +28,7 @@ from odin.runtime.links import (
 )
 from tests.worker.peer import Peer, peer
 
+REQUEST = TerminateWorkflow(namespace="n", workflow_id="w", request_id="r", reason="")
 RUN_ID = "01890000-0000-7000-8000-000000000001"
 
 
@@ -222,6 +225,55 @@ async def test_the_client_pings_and_a_silent_link_is_given_up(
     assert wire.decode_from_worker(pipe.sent[0]) == [wire.Ping(0)]
 
 
+@pytest.mark.parametrize("impatient", [True, False])
+async def test_an_impatient_link_gives_a_silent_end_up_while_something_is_asked(
+    monkeypatch: pytest.MonkeyPatch, *, impatient: bool
+) -> None:
+    monkeypatch.setattr(link_silence, "_TICK_SECONDS", 0.02)
+    monkeypatch.setattr(link_silence, "ASKED_SECONDS", 0.06)
+    pipe = Pipe()
+    link = Link(pipe, BETWEEN_ENGINES, name="x", impatient=impatient)
+    async with running(link, []):
+        await asyncio.sleep(0.2)
+        assert not link.closed  # nothing is asked
+        if impatient:
+            with pytest.raises(LinkClosedError, match="silent"):
+                await link.ask(lambda seq: wire.Forward(seq, 1, 1, REQUEST), 4)
+            sent = [one for frame in pipe.sent for one in wire.decode_between_engines(frame)]
+            assert [type(one) for one in sent] == [wire.Forward, wire.Ping]
+        else:
+            with pytest.raises(DeadlineExceededError):
+                await link.ask(lambda seq: wire.Forward(seq, 1, 1, REQUEST), 0.2)
+            assert not link.closed
+
+
+async def test_an_impatient_link_waits_for_an_answer_as_long_as_anything_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link_silence, "_TICK_SECONDS", 0.02)
+    monkeypatch.setattr(link_silence, "ASKED_SECONDS", 0.06)
+    pipe = Pipe()
+    link = Link(pipe, BETWEEN_ENGINES, name="x", impatient=True)
+
+    async def answers() -> None:
+        pinged = 0
+        while pinged < 10:
+            await asyncio.sleep(0.01)
+            frames = [wire.decode_between_engines(frame) for frame in pipe.sent]
+            pings = [one for frame in frames for one in frame if isinstance(one, wire.Ping)]
+            pongs: list[Any] = [wire.Pong(0)]
+            for _ in pings[pinged:]:
+                pipe.incoming.put_nowait(wire.encode_frame(pongs))
+            pinged = len(pings)
+        last: list[Any] = [wire.Forwarded(1, b"late")]
+        pipe.incoming.put_nowait(wire.encode_frame(last))
+
+    async with running(link, []), asyncio.TaskGroup() as group:
+        group.create_task(answers())
+        answer = await link.ask(lambda seq: wire.Forward(seq, 1, 1, REQUEST), 4)
+    assert answer == wire.Forwarded(1, b"late")
+
+
 async def test_a_ping_is_answered_and_keeps_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "_TICK_SECONDS", 0.01)
     monkeypatch.setattr(links, "DEAD_SECONDS", 0.1)
@@ -255,6 +307,22 @@ async def test_requests_and_answers_cross_a_real_websocket() -> None:
             answers = [await one for one in asking]
             assert sorted(one.seq for one in answers) == [1, 2, 3]
         assert [type(one) for one in heard] == [wire.Welcome]
+
+
+async def test_an_engine_that_takes_a_connection_and_says_nothing_is_a_link_closed_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link_sockets, "OPEN_SECONDS", 0.2)
+
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(mute, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, asyncio.timeout(5), new_session() as session:
+        with pytest.raises(LinkClosedError, match="TimeoutError"):
+            await connect_socket(session, address, WORKER_PATH, dict)
 
 
 async def test_an_engine_that_cannot_be_reached_is_a_link_closed_error() -> None:

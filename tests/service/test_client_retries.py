@@ -234,6 +234,20 @@ async def test_a_follower_sends_the_client_to_the_leader() -> None:
     assert script.copies[1].address == leader
 
 
+@pytest.mark.parametrize("reason", ["SHARD_MOVING", "OUTCOME_UNKNOWN"])
+async def test_an_engine_that_cannot_hear_the_owner_sends_the_client_there_once(
+    reason: str,
+) -> None:
+    async with scripted(STARTED, servers=3) as script:
+        owner = script.addresses[2]
+        cut = problem(503, "UNAVAILABLE", reason, retry_after_ms=10, details={"owner": owner})
+        script.lines[:0] = [cut, DROP, cut, cut]  # the owner does not answer either
+        assert await start(script) == "r1"
+    asked = [copy.address for copy in script.copies]
+    assert asked[1] == owner
+    assert set(asked[2:4]) == set(script.addresses[:2])  # and not the owner again
+
+
 async def test_an_engine_that_is_frozen_costs_a_part_of_the_deadline() -> None:
     async with scripted(HANG, STARTED) as script:
         assert await start(script, 3.0) == "r1"
