@@ -9,6 +9,7 @@ import importlib
 import logging
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from odin.core.wire import TaskEntry
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+@cache
 def relay_module(name: str) -> Any:  # noqa: ANN401 - resolved at run time, see the layer rule
     """Return a module of the relay package, wherever this installation has it."""
     return importlib.import_module(f"{module_of('relay')}.{name}")

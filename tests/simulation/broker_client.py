@@ -81,12 +81,23 @@ class Client:
         network = self._broker.network
         path = (self._process.host, HOST)
         silent = 0.0
-        while not stop.is_set() and not ended.is_set():
-            await pause(self._clock, ended if not stop.is_set() else stop, 1.0)
+
+        def beat() -> None:
+            nonlocal silent, timer  # type: ignore[misc] # bound below, before anything calls this
             is_cut = path in network.blocked or path[::-1] in network.blocked
             silent = silent + 1.0 if is_cut else 0.0
-            if silent >= HEARTBEAT_SECONDS:
-                return
+            if stop.is_set() or silent >= HEARTBEAT_SECONDS:
+                ended.set()
+            else:
+                timer = self._clock.call_later(1.0, beat)
+
+        if stop.is_set():
+            return
+        timer = self._clock.call_later(1.0, beat)
+        try:
+            await ended.wait()
+        finally:
+            timer.cancel()
 
 
 class Publisher(Client):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
+import resource
 import sys
 import time
 from collections import deque
@@ -21,6 +23,8 @@ from tests.simulation.world import Shape, Verdict, World
 TOLD_MAX: Final = 60
 MUTANT_SECONDS: Final = 60.0
 _PROGRESS_SECONDS: Final = 2.0
+_SEEDS_OF_A_PROCESS: Final = 400
+_AHEAD: Final = 8  # a seed that takes long must not keep the other processes waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,13 @@ def run_seed(seed: int, settings: Settings = Settings()) -> Verdict:
         return world.run(lambda one: faults.plan(one, kinds, ALL_KINDS))
 
 
+def warm_up() -> None:
+    """Have what a first seed does once done, and kept out of the collector's way, before a fork."""
+    World(0).run()
+    gc.collect()
+    gc.freeze()
+
+
 def tell(seed: int, settings: Settings = Settings()) -> bool:
     """Run one seed and print what happened; return whether all was well."""
     began = time.perf_counter()
@@ -80,7 +91,7 @@ def tell(seed: int, settings: Settings = Settings()) -> bool:
 def hunt(seeds: Iterable[int], settings: Settings, jobs: int, seconds: float | None = None) -> int:
     """Run many seeds; return 1 and name those at which something is wrong, 0 if there are none."""
     began = time.monotonic()
-    shown = began
+    shown, cpu_before = began, _cpu_seconds()
     count, virtual = 0, 0.0
     bad: list[Verdict] = []
     for verdict in verdicts(seeds, settings, jobs, seconds):
@@ -93,7 +104,8 @@ def hunt(seeds: Iterable[int], settings: Settings, jobs: int, seconds: float | N
             shown = now
             _say(_line(count, virtual, now - began, len(bad)))
     took = time.monotonic() - began
-    _say(_line(count, virtual, took, len(bad)))
+    cpu_ms = 1_000 * (_cpu_seconds() - cpu_before) / max(count, 1)
+    _say(_line(count, virtual, took, len(bad)) + f", {cpu_ms:.0f} ms of CPU a seed")
     for verdict in bad[:20]:
         _say(f"seed {verdict.seed}: {verdict.complaints[0][:300]}")
     if bad:
@@ -109,16 +121,19 @@ def verdicts(
     ends = None if seconds is None else time.monotonic() + seconds
     context = multiprocessing.get_context("fork")
     waiting: deque[AsyncResult[Verdict]] = deque()
-    # Processes are replaced now and then: what a world leaves behind is collected late.
-    with context.Pool(jobs, maxtasksperchild=40) as pool:
+    warm_up()
+    # Processes are replaced now and then, should a world leave anything behind for good.
+    with context.Pool(jobs, maxtasksperchild=_SEEDS_OF_A_PROCESS) as pool:
         for seed in seeds:
             if ends is not None and time.monotonic() > ends:
                 break
             waiting.append(pool.apply_async(_run, ((seed, settings),)))
-            while len(waiting) >= 2 * jobs:
+            while len(waiting) >= _AHEAD * jobs:
                 yield waiting.popleft().get()
         while waiting:
             yield waiting.popleft().get()
+        pool.close()  # else its processes are killed, and nobody learns what they have used
+        pool.join()
 
 
 def seeds_until_found(mutation: str, jobs: int, seeds: range) -> tuple[int, Verdict] | None:
@@ -142,6 +157,12 @@ def _line(count: int, virtual: float, took: float, bad: int) -> str:
         f"{count} seeds in {took:.1f} s ({rate:.1f} a second), {virtual / 3600:.2f} virtual hours,"
         f" {bad} failing"
     )
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU seconds of this process and of those that it has waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _say(*lines: str) -> None:

@@ -13,17 +13,18 @@ killed process has an effect, as with `kill -9`.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import sys
 import threading
 from asyncio import events
 from collections import deque
-from contextvars import Context
+from contextvars import Context, copy_context
+from heapq import heappop, heappush
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple, cast
 from zlib import crc32
 
 from .loop_parts import (
+    MARKS,
     PROCESS,
     REACHING_OUT,
     DeadlockError,
@@ -38,7 +39,6 @@ from .loop_parts import (
     drop,
     found_without_asking,
     label_of,
-    mark_of,
     refusal,
 )
 
@@ -52,6 +52,8 @@ Ts = TypeVarTuple("Ts")
 START_SECONDS: Final = 1_000.0
 _SWEPT_AT: Final = 256
 _MASK: Final = (1 << 61) - 1
+_new_task: Final[Any] = asyncio.Task.__new__
+_begin_task: Final = asyncio.Task.__init__
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -86,12 +88,12 @@ class SimLoop(asyncio.BaseEventLoop):
         self.steps_max = steps_max
         self.instant_steps_max = instant_steps_max
         self.dice = self.dice_for("loop")
-        self._tie = self.dice.random
+        self._tie = self.dice.random if shuffle_ties else float
         self.unhandled: list[dict[str, Any]] = []
         self.reported: list[dict[str, Any]] = []
         self.trace_lines: list[str] | None = None
-        self._shuffle_ties = shuffle_ties
         self._trace = 0
+        self._marks: list[float] = []
         self._queue: deque[SimHandle] = deque()
         self._timers: list[tuple[float, float, int, SimHandle]] = []
         self._sequence = 0
@@ -99,7 +101,6 @@ class SimLoop(asyncio.BaseEventLoop):
         self._sweep_at = _SWEPT_AT
         self._asyncgens_held: list[AsyncGeneratorType[Any, Any]] = []
         self._asyncgens_sweep_at = _SWEPT_AT
-        self._discarding = False
         self._thread = threading.get_ident()
 
     # --- seeds and traces -------------------------------------------------------------------------
@@ -111,10 +112,17 @@ class SimLoop(asyncio.BaseEventLoop):
     @property
     def trace_hash(self) -> int:
         """A running check over every step, its time and its task, and over what was noted."""
+        self._fold()
         return self._trace & _MASK
+
+    def _fold(self) -> None:
+        """Take the marks of the steps since the last time into the hash, all at once."""
+        self._trace = hash((self._trace, *self._marks))
+        self._marks.clear()
 
     def note(self, text: str) -> None:
         """Put something that must be the same in every run of the seed into the trace."""
+        self._fold()
         self._trace = hash((self._trace, crc32(f"{self.now!r} {text}".encode())))
         if self.trace_lines is not None:
             self.trace_lines.append(f"{self.now:.6f} {text}")
@@ -149,33 +157,42 @@ class SimLoop(asyncio.BaseEventLoop):
         return self.run_until(future)
 
     def _run(self, main: asyncio.Task[Any], limit: float) -> None:
-        queue, instant_steps = self._queue, 0
-        while not main.done():
+        is_done, queue, marks = main.done, self._queue, self._marks
+        take, mark, instant_steps = queue.popleft, marks.append, 0
+        while not is_done():
             if not queue:
+                self.steps += instant_steps
                 self._advance(limit)
                 instant_steps = 0
                 continue
-            handle = queue.popleft()
-            if handle.is_dead:
+            handle = take()
+            callback, context = handle.callback, handle.context
+            process = context.get(PROCESS)
+            if callback is None or (process is not None and process.is_held):
+                if callback is not None and process is not None:
+                    process.hold(handle)
                 continue
-            process = handle.process
-            if process is not None and process.is_held:
-                process.hold(handle)
-                continue
-            self.steps += 1
             instant_steps += 1
-            callback = handle._callback  # noqa: SLF001 - a call less in every step
             owner = getattr(callback, "__self__", None)
-            mark = owner.sequence if type(owner) is SimTask else mark_of(callback)
-            self._trace = hash((self._trace, mark))
+            mark(
+                owner.sequence
+                if type(owner) is SimTask
+                else MARKS[getattr(callback, "__qualname__", "")]
+            )
             if self.trace_lines is not None:
                 self.trace_lines.append(f"{self.now:.6f} . {label_of(handle)}")
             try:
-                handle._context.run(callback, *handle._args)  # noqa: SLF001 - the same
+                context.run(callback, *handle.args)
             except Exception as error:  # noqa: BLE001 - the run ends with it
-                handle.failed(error)
+                self._failed(handle, error)
             if self.unhandled or instant_steps > self.instant_steps_max:
+                self.steps += instant_steps
                 self._give_up(handle)
+        self.steps += instant_steps
+
+    def _failed(self, handle: SimHandle, error: Exception) -> None:
+        message = f"error in {label_of(handle)}"
+        self.call_exception_handler({"message": message, "exception": error, "handle": handle})
 
     def _give_up(self, handle: SimHandle) -> NoReturn:
         if self.unhandled:
@@ -184,9 +201,9 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _advance(self, limit: float) -> None:
         """Jump to the next timer, and make ready whatever is due then."""
-        timers, pop = self._timers, heapq.heappop
-        while timers and timers[0][3].is_dead:
-            pop(timers)
+        timers, queue = self._timers, self._queue
+        while timers and timers[0][3].callback is None:
+            heappop(timers)
         if not timers:
             raise DeadlockError([str(task) for task in self.tasks()])
         when = timers[0][0]
@@ -196,11 +213,11 @@ class SimLoop(asyncio.BaseEventLoop):
         if self.steps > self.steps_max:
             raise StepLimitError(f"{self.steps} steps at {self.now:.6f} s")
         now = self.now = max(self.now, when)
-        self._trace = hash((self._trace, now))
+        self._marks.append(now)
         while timers and timers[0][0] <= now:
-            handle = pop(timers)[3]
-            if not handle.is_dead:
-                self._queue.append(handle)
+            handle = heappop(timers)[3]
+            if handle.callback is not None:
+                queue.append(handle)
 
     def tasks(self) -> list[SimTask[Any]]:
         """Return the tasks that are not done, in the order in which they were made."""
@@ -217,10 +234,11 @@ class SimLoop(asyncio.BaseEventLoop):
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """Run `callback` after what is ready now."""
-        handle = SimHandle(callback, args, self, context, self.now)
-        if not self._discarding:
-            self._queue.append(handle)
-        return handle
+        if context is None:
+            context = copy_context()
+        handle = SimHandle(self.now, callback, args, context)
+        self._queue.append(handle)
+        return handle  # type: ignore[return-value] # it has what is used of one
 
     def requeue(self, handle: SimHandle) -> None:
         """Run a handle that a frozen process had held back."""
@@ -242,10 +260,13 @@ class SimLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Run `callback` after `delay` virtual seconds."""
+        if context is None:
+            context = copy_context()
+        number = self._sequence = self._sequence + 1
         when = self.now + delay
-        handle = SimHandle(callback, args, self, context, when)
-        self._wait(when, handle)
-        return handle
+        handle = SimHandle(when, callback, args, context)
+        heappush(self._timers, (when, self._tie(), number, handle))
+        return handle  # type: ignore[return-value] # it has what is used of one
 
     def call_at(
         self,
@@ -255,15 +276,12 @@ class SimLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Run `callback` at the virtual instant `when`."""
-        handle = SimHandle(callback, args, self, context, when)
-        self._wait(when, handle)
-        return handle
-
-    def _wait(self, when: float, handle: SimHandle) -> None:
-        if not self._discarding:
-            tie = self._tie() if self._shuffle_ties else 0.0
-            self._sequence += 1
-            heapq.heappush(self._timers, (when, tie, self._sequence, handle))
+        if context is None:
+            context = copy_context()
+        number = self._sequence = self._sequence + 1
+        handle = SimHandle(when, callback, args, context)
+        heappush(self._timers, (when, self._tie(), number, handle))
+        return handle  # type: ignore[return-value] # it has what is used of one
 
     def create_future(self) -> SimFuture[Any]:
         """Return a future with a number of its own."""
@@ -279,7 +297,9 @@ class SimLoop(asyncio.BaseEventLoop):
         """Return a task with a number of its own; the loop holds it until it is done."""
         sequence = self.next_sequence()
         known_as = f"Task-{sequence}" if name is None else str(name)
-        task = SimTask(coro, sequence, self, known_as, context)
+        task: SimTask[T] = _new_task(SimTask)
+        task.sequence = sequence  # before the base class, which puts the task into a set
+        _begin_task(task, coro, loop=self, name=known_as, context=context)
         if len(self._tasks) >= self._sweep_at:
             self._tasks = self.tasks()
             self._sweep_at = _SWEPT_AT + 2 * len(self._tasks)
@@ -337,9 +357,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def close(self) -> None:
         """End every coroutine that is left; what they do on their way out has no effect."""
-        self._discarding = True
-        self._queue.clear()
-        self._timers.clear()
+        self._queue = deque(maxlen=0)
         tasks, self._tasks = self.tasks(), []
         generators, self._asyncgens_held = self._asyncgens_held, []
         events._set_running_loop(self)  # noqa: SLF001 - in its __all__
@@ -349,7 +367,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 task.quiet()
         finally:
             events._set_running_loop(None)  # noqa: SLF001 - in its __all__
-        self._queue.clear()
+        self._timers.clear()
         super().close()
 
     def _hold(self, generator: AsyncGenerator[Any, Any]) -> None:

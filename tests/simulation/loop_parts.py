@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from asyncio import events
+from asyncio import events, tasks
 from collections import deque
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
@@ -167,16 +167,7 @@ class SimTask(asyncio.Task[T]):
 
     __slots__ = ("sequence",)
 
-    def __init__(
-        self,
-        coro: Coroutine[Any, Any, T],
-        sequence: int,
-        loop: SimLoop,
-        name: str,
-        context: Context | None,
-    ) -> None:
-        self.sequence = sequence  # before the base class, which puts the task into a set
-        super().__init__(coro, loop=loop, name=name, context=context)
+    sequence: int
 
     def __hash__(self) -> int:
         return self.sequence
@@ -186,67 +177,60 @@ class SimTask(asyncio.Task[T]):
         self._log_destroy_pending = False
 
 
-class SimHandle(asyncio.TimerHandle):
-    """A callback in the queue or waiting for its time, and the process that it belongs to."""
+class SimHandle:
+    """A callback in the queue or waiting for its time: what is used of asyncio's own handles.
 
-    __slots__ = ("is_dead", "process")
+    Attributes:
+        callback: None once it is cancelled.
+    """
+
+    __slots__ = ("_when", "args", "callback", "context")
 
     def __init__(
         self,
+        when: float,
         callback: Callable[..., object],
         args: tuple[Any, ...],
-        loop: SimLoop,
-        context: Context | None,
-        when: float,
+        context: Context,
     ) -> None:
-        # The base's constructor would do more than is needed here, for every step of every task.
-        self._callback = callback
-        self._args = args
-        self._loop = loop
-        if context is None:
-            context = copy_context()
-        self._context = context
-        self._cancelled = self.is_dead = self._scheduled = False
-        self._repr = self._source_traceback = None
         self._when = when
-        self.process = context.get(PROCESS)
-
-    def failed(self, error: Exception) -> None:
-        """Tell the loop's exception handler of an error of the callback."""
-        message = f"error in {label_of(self)}"
-        self._loop.call_exception_handler({"message": message, "exception": error, "handle": self})
+        self.callback: Callable[..., object] | None = callback
+        self.args = args
+        self.context = context
 
     def cancel(self) -> None:
         """Forget the callback."""
-        self._cancelled = self.is_dead = True
+        self.callback = None
+        self.args = ()
 
-    @property
-    def callback(self) -> Callable[..., object]:
-        """What is called."""
-        return self._callback
+    def cancelled(self) -> bool:
+        """Return whether it is forgotten."""
+        return self.callback is None
+
+    def when(self) -> float:
+        """Return the virtual instant."""
+        return self._when
 
 
 def label_of(handle: SimHandle) -> str:
     """Return who is about to run: a task's name, or a function's, and its process."""
-    callback = handle.callback
+    callback, process = handle.callback, handle.context.get(PROCESS)
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, SimTask):
         label = owner.get_name()
     else:
         label = getattr(callback, "__qualname__", type(callback).__name__)
-    return label if handle.process is None else f"{handle.process.name}: {label}"
+    return label if process is None else f"{process.name}: {label}"
 
 
-_marks: Final[dict[str, int]] = {}
+class _Marks(dict[str, int]):
+    def __missing__(self, name: str) -> int:
+        mark = self[name] = crc32(name.encode())
+        return mark
 
 
-def mark_of(callback: Callable[..., object]) -> int:
-    """Return a number of a function that is about to run, the same in every process."""
-    name = getattr(callback, "__qualname__", "")
-    mark = _marks.get(name)
-    if mark is None:
-        mark = _marks[name] = crc32(name.encode())
-    return mark
+MARKS: Final = _Marks()
+"""A number for each function's name, the same in every process."""
 
 
 def drop(coroutines: Iterable[Any], generators: Iterable[AsyncGeneratorType[Any, Any]]) -> None:
@@ -292,12 +276,16 @@ def found_without_asking(loop: SimLoop) -> Iterator[None]:
 
     found = {"get_running_loop": find, "_get_running_loop": find, "_set_running_loop": change}
     seams = [(module, name, new) for module in (asyncio, events) for name, new in found.items()]
+    # Nobody asks for all tasks, and what remembers them costs as much as a task's creation.
+    known: Any = tasks._all_tasks  # type: ignore[attr-defined] # noqa: SLF001 - C calls its `add`
+    known.add = lambda _task: None
     before = [getattr(module, name) for module, name, _ in seams]
     try:
         for module, name, new in seams:
             setattr(module, name, new)
         yield
     finally:
+        del known.add
         for (module, name, _), old in zip(seams, before, strict=True):
             setattr(module, name, old)
 

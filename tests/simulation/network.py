@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.simulation.loop import SimLoop
 
 LATENCY_SECONDS = (0.0002, 0.003)
+_SPREAD_SECONDS = LATENCY_SECONDS[1] - LATENCY_SECONDS[0]
 HICCUP_CHANCE = 0.01
 HICCUP_SECONDS = 0.08
 
@@ -34,33 +35,33 @@ class Stream:
     def __init__(self, network: Network, source: str, target: str) -> None:
         self._network = network
         self.path = (source, target)
-        self._held: deque[Callable[[], None]] = deque()
+        self._held: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._arrives_at = 0.0
         self.is_broken = False
 
-    def send(self, happen: Callable[[], None]) -> None:
+    def send(self, happen: Callable[..., None], *arguments: object) -> None:
         """Have `happen` called at the other end, after everything that was sent before."""
         if self._held or self.path in self._network.blocked:
-            self._held.append(happen)
+            self._held.append((happen, arguments))
             self._network.waiting.setdefault(self.path, {})[self] = None
         else:
-            self._carry(happen)
+            self._carry(happen, arguments)
 
     def open_again(self) -> None:
         """The direction is open: deliver what was kept."""
         held, self._held = self._held, deque()
-        for happen in held:
-            self._carry(happen)
+        for happen, arguments in held:
+            self._carry(happen, arguments)
 
-    def _carry(self, happen: Callable[[], None]) -> None:
+    def _carry(self, happen: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         network = self._network
-        at = network.loop.time() + network.latency(self.path)
-        self._arrives_at = max(self._arrives_at + 1e-6, at)
-        network.loop.call_at(self._arrives_at, self._arrive, happen, context=network.context)
+        at = max(self._arrives_at + 1e-6, network.loop.now + network.latency(self.path))
+        self._arrives_at = at
+        network.loop.call_at(at, self._arrive, happen, arguments, context=network.context)
 
-    def _arrive(self, happen: Callable[[], None]) -> None:
+    def _arrive(self, happen: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         if not self.is_broken:
-            happen()
+            happen(*arguments)
 
 
 class Connection:
@@ -110,7 +111,7 @@ class End:
             raise ConnectionResetError("the connection is gone")
         other = self.other
         assert other is not None
-        self._out.send(lambda: other.arrive(data))
+        self._out.send(other.arrive, data)
 
     async def receive_bytes(self) -> bytes | None:
         """Return the next frame, None once the connection is closed."""
@@ -134,7 +135,8 @@ class End:
     def arrive(self, data: bytes) -> None:
         """A frame has come."""
         self._frames.append(data)
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def finish(self, connection: Connection) -> None:
         """The other end has closed."""
@@ -215,11 +217,11 @@ class Network:
 
     def latency(self, path: tuple[str, str]) -> float:
         """Return how long the next thing takes."""
-        dice = self.random
-        seconds = dice.uniform(*LATENCY_SECONDS) + self.slow.get(path, 0.0)
-        return (
-            seconds + dice.random() * HICCUP_SECONDS if dice.random() < HICCUP_CHANCE else seconds
-        )
+        roll = self.random.random
+        seconds = LATENCY_SECONDS[0] + _SPREAD_SECONDS * roll()
+        if self.slow:
+            seconds += self.slow.get(path, 0.0)
+        return seconds + roll() * HICCUP_SECONDS if roll() < HICCUP_CHANCE else seconds
 
     def delay(self, source: str, target: str) -> float | None:
         """Return the extra seconds of a direction, None if it is blocked: for the database."""

@@ -212,16 +212,25 @@ class World:
     def _probe(self) -> None:
         """No shard has two nodes that would answer for it now."""
         self.loop.call_later(PROBE_SECONDS, self._probe)
-        answering: dict[int, str] = {}
+        serving: set[int] = set()
         for process, parts in self.parts.items():
-            if process.is_held or not parts.membership.may_serve():
-                continue
             for shard_id, term in parts.shards.terms.items():
-                if not term.is_serving:
-                    continue
-                other = answering.setdefault(shard_id, process.name)
-                if other != process.name:
-                    self.complain(f"shard {shard_id}: {other} and {process.name} both answer")
+                if term.is_serving and not process.is_held:
+                    if shard_id in serving:  # by what their leases say only one of them answers
+                        self._judge_answering(shard_id)
+                    serving.add(shard_id)
+
+    def _judge_answering(self, shard_id: int) -> None:
+        answering = [
+            process.name
+            for process, parts in self.parts.items()
+            if not process.is_held
+            and parts.membership.may_serve()
+            and (term := parts.shards.terms.get(shard_id)) is not None
+            and term.is_serving
+        ]
+        if len(answering) > 1:
+            self.complain(f"shard {shard_id}: {' and '.join(answering)} both answer")
 
 
 class _quiet:  # noqa: N801 - used like a function

@@ -37,6 +37,8 @@ class SimConnection:
         self.session = session
         self.is_cut = False
         self.answer: asyncio.Future[list[Any]] | None = None
+        self._gives_up_at = 0.0
+        self._watch: asyncio.TimerHandle | None = None
         self.backend: Backend = database.accept(self)
 
     async def fetch(self, query: str, *arguments: object) -> list[Any]:
@@ -63,10 +65,12 @@ class SimConnection:
             raise asyncpg.InterfaceError("connection is closed")
         if self.answer is not None:
             raise asyncpg.InterfaceError("another operation is in progress")
-        loop = asyncio.get_running_loop()
+        loop = self.database.loop
         answer: asyncio.Future[list[Any]] = loop.create_future()
         self.answer = answer
-        timer = loop.call_later(self.session.command_timeout, self._time_out, answer)
+        self._gives_up_at = loop.now + self.session.command_timeout
+        if self._watch is None:
+            self._watch = loop.call_at(self._gives_up_at, self._look)
         self.database.send(self, name, arguments, answer)
         try:
             return await answer
@@ -75,7 +79,6 @@ class SimConnection:
             self.database.give_up(self)
             raise
         finally:
-            timer.cancel()
             self.answer = None
 
     @asynccontextmanager
@@ -117,9 +120,14 @@ class SimConnection:
                 asyncpg.ConnectionDoesNotExistError("connection was closed in the middle")
             )
 
-    @staticmethod
-    def _time_out(answer: asyncio.Future[list[Any]]) -> None:
-        if not answer.done():
+    def _look(self) -> None:
+        """Give up what has waited for too long: one timer for many calls, of which few need it."""
+        self._watch, answer, loop = None, self.answer, self.database.loop
+        if answer is None or answer.done():
+            return
+        if loop.now < self._gives_up_at:
+            self._watch = loop.call_at(self._gives_up_at, self._look)
+        else:
             answer.set_exception(TimeoutError())
 
 
@@ -146,6 +154,10 @@ class SimPool:
 
     async def take(self, timeout: float | None) -> SimConnection:  # noqa: ASYNC109 - asyncpg's own
         """Return a connection, as soon as one is free or can be opened."""
+        if not self._is_closed and self._free and not self._free[-1].is_cut:
+            connection = self._free.pop()
+            self._lent[connection] = None
+            return connection
         async with asyncio.timeout(timeout):
             while True:
                 if self._is_closed:

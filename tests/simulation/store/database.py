@@ -68,6 +68,7 @@ class SimDatabase:
     def __init__(self, loop: SimLoop, *, name: str = "db", seconds: float = 1.0) -> None:
         """Make an empty one whose latencies are `seconds` times those of a quiet one."""
         self.loop = loop
+        self.call_later = loop.call_later
         self.name = name
         self.tables = Tables()
         self.clock = DatabaseClock(loop)
@@ -245,7 +246,7 @@ class SimDatabase:
             self._later(extra + self.latency(), connection.broken)
 
     def _later(self, seconds: float, callback: Callable[..., None], *arguments: object) -> None:
-        self.loop.call_later(seconds, callback, *arguments, context=OUTSIDE)
+        self.call_later(seconds, callback, *arguments, context=OUTSIDE)
 
     # --- what the server does ---------------------------------------------------------------------
 

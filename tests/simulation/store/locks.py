@@ -44,7 +44,10 @@ class Locks:
 
         `granted` must not take or release anything itself.
         """
-        row = self._rows.setdefault(lock.key, _Held())
+        row = self._rows.get(lock.key)
+        if row is None:
+            self._rows[lock.key] = _Held({backend: lock.exclusive})
+            return True
         if row.admits(backend, exclusive=lock.exclusive):
             row.holders[backend] = row.holders.get(backend, False) or lock.exclusive
             return True
@@ -58,7 +61,7 @@ class Locks:
 
     def release(self, backend: Backend, keys: set[Hashable]) -> None:
         """Give up the locks `keys`, held or waited for; others get their turn."""
-        for key in sorted(keys, key=repr):
+        for key in sorted(keys, key=repr) if len(keys) > 1 else keys:
             row = self._rows.get(key)
             if row is None:
                 continue

@@ -205,7 +205,7 @@ class Backend:
     def _after(
         self, call: Call, seconds: float, callback: Callable[..., None], *arguments: object
     ) -> asyncio.TimerHandle:
-        timer = self.database.loop.call_later(seconds, callback, *arguments, context=OUTSIDE)
+        timer = self.database.call_later(seconds, callback, *arguments, context=OUTSIDE)
         call.timers.append(timer)
         return timer
 

@@ -30,7 +30,7 @@ EXCLUSIVE: Final = True
 LEASE_AHEAD_US: Final = 20_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Lock:
     """A row (or a key of a unique index) and how it is locked.
 

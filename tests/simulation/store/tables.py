@@ -92,7 +92,7 @@ class ExecutionRow:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EventRow:
     """A row of `event`."""
 
