@@ -20,12 +20,14 @@ from .plan import scenario_of, worst
 from .reaching import Where, levers_of, runner_of, unhealed
 from .rotate import COLUMNS, rotate, rows
 from .scenarios import SCENARIOS
+from .settled import judge_all
 from .telling import told, told_line
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from .plan import Scenario, Verdict
+    from .result import Result
     from .runner import Runner
 
 T = TypeVar("T")
@@ -111,14 +113,22 @@ def rotate_all(where: Where, seed: int, names: Sequence[str], *, as_json: bool) 
     """
     chosen = _chosen(where, names)
     runner = runner_of(where)
-    rotating = rotate(runner, chosen, seed, lambda one: chat(" ".join(rows([one])[0])))
-    results = attended(rotating)
+    results = attended(_rotated(runner, chosen, seed, is_judged=where.project is None))
     if as_json:
         write_json(msgspec.to_builtins(results))
     else:
         write_table(COLUMNS, rows(results))
     judged = [one.verdict for one in results if one.experiment_id]
     return EXIT_OF[worst(judged)]
+
+
+async def _rotated(
+    runner: Runner, chosen: Sequence[Scenario], seed: int, *, is_judged: bool
+) -> list[Result]:
+    results = await rotate(runner, chosen, seed, lambda one: chat(" ".join(rows([one])[0])))
+    if is_judged:  # in containers no client copies what it saw to where the checker reads it
+        await judge_all(runner, results, chat)
+    return results
 
 
 def attended(work: Coroutine[Any, Any, T]) -> T:

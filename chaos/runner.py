@@ -25,6 +25,7 @@ from .running import exclusive, read_running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from odin.runtime.clock import Clock
 
@@ -129,12 +130,16 @@ class Runner:
         """Return the cluster as it is, to be looked at and not to be broken."""
         return Stage(self.levers, self.clock, Dice("none"), "look", 0.0, self.api_key)
 
-    async def ask_checker(self, result: Result) -> None:
-        """Let the checker judge the time since an experiment began; the worse verdict counts."""
-        books = Books(self.levers.secrets().postgres_dsn)
-        said, why = await checked(
-            self.levers.secrets().postgres_dsn, result.experiment_id, result.started_at, self.clock
-        )
+    async def ask_checker(self, result: Result, until: datetime | None = None) -> None:
+        """Let the checker judge the time since an experiment began; the worse verdict counts.
+
+        Args:
+            result: Of the experiment.
+            until: Where the window ends; None for now.
+        """
+        dsn = self.levers.secrets().postgres_dsn
+        books = Books(dsn)
+        said, why = await checked(dsn, result.experiment_id, result.started_at, self.clock, until)
         result.checker = said
         result.verdict = worst([result.verdict, said])
         journal = Journal(

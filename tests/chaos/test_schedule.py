@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,8 @@ class Scripted(Runner):
                 raise
         return found
 
-    async def ask_checker(self, result: Result) -> None:
+    async def ask_checker(self, result: Result, until: datetime | None = None) -> None:
+        assert until is None  # up to now
         self.asked.append(result.experiment_id)
 
 
