@@ -82,7 +82,7 @@ class LinkKeeper:
         if len(new) > ADDRESSES_MAX:
             log.error("too many addresses, keeping some", extra={"addresses": len(new)})
             new = set(sorted(new)[:ADDRESSES_MAX])
-        for address in self._wanted.keys() - new:
+        for address in [one for one in self._wanted if one not in new]:  # in order, unlike a set
             self._wanted.pop(address).set()
         for address in sorted(new - self._wanted.keys()):
             ended = self._wanted[address] = asyncio.Event()

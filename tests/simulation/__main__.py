@@ -15,14 +15,6 @@ import argparse
 import os
 import sys
 
-# Sets of texts iterate by their hashes: with another seed for these a trace would be another one.
-if os.environ.get("PYTHONHASHSEED") != "0":
-    os.execve(  # noqa: S606 - this very program, with its dice fixed
-        sys.executable,
-        [sys.executable, "-m", "tests.simulation", *sys.argv[1:]],
-        {**os.environ, "PYTHONHASHSEED": "0"},
-    )
-
 from tests.simulation.hunting import Settings, hunt, tell
 from tests.simulation.survey import survey
 
