@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from .__main__ import (
     FOLDER,
@@ -91,37 +91,67 @@ async def _listens(socket: Path) -> bool:
     return True
 
 
-async def experiment(runner: Runner, name: str, address: str, folder: Path, seed: int) -> list[str]:
-    """Run one experiment; return what it came to.
+async def chaos(runner: Runner, address: str, folder: Path, *words: str) -> dict[str, Any]:
+    """Run `odin chaos` on the project; return what it says.
 
     Raises:
-        SmokeError: its verdict is not pass.
+        SmokeError: it says nothing that is understood.
     """
     ended = await runner.attempt(
-        *(*_CHAOS, "run", name, "--project", PROJECT),
-        *("--folder", str(folder), "--seed", str(seed), "--json"),
+        *(*_CHAOS, *words, "--project", PROJECT, "--folder", str(folder), "--json"),
         seconds=EXPERIMENT_SECONDS,
         extra={"DOCKER_HOST": address},
     )
     try:
-        found = json.loads(ended.output)
-        counts = found["counts"]
-    except (ValueError, KeyError, TypeError):
-        raise SmokeError(f"{name} ended with {ended.code}\n{ended.output[-2_000:]}") from None
-    told = [
-        found["verdict"],
-        f"struck {'; '.join(found['targets'])}",
-        f"bit {all(found['bites'].values()) and bool(found['bites'])}",
+        found: dict[str, Any] = json.loads(ended.output)
+    except ValueError:
+        said = ended.output[-2_000:]
+        raise SmokeError(f"{' '.join(words)} ended with {ended.code}\n{said}") from None
+    return found
+
+
+def passed(found: dict[str, Any]) -> list[str]:
+    """Return what an experiment came to.
+
+    Raises:
+        SmokeError: its verdict is not pass.
+    """
+    counts = found["counts"]
+    if found["verdict"] != "pass" or not counts:
+        raise SmokeError(
+            f"{found['scenario']}: {found['verdict']}, bit {found['bites']}, seen {found['seen']}, "
+            f"{found['wrong']} {found['reasons']}"
+        )
+    return [
+        f"pass, struck {'; '.join(found['targets'])}",
+        f"seen: {', '.join([*found['bites'], *found['seen']])}",
+        f"{counts['finished']} of {counts['started']} starts finished",
+        f"stall {counts['longest stall']} s",
+        f"recovered {found['recovered_seconds']} s",
     ]
-    if counts:
-        told += [
-            f"{counts['finished']} of {counts['started']} starts finished",
-            f"stall {counts['longest stall']} s",
-            f"recovered {found['recovered_seconds']} s",
-        ]
-    if found["verdict"] != "pass":
-        raise SmokeError(f"{name}: {', '.join(told)}; {found['wrong']} {found['reasons']}")
-    return told
+
+
+async def break_all(
+    runner: Runner, steps: Steps, folder: Path, names: Sequence[str], seed: int
+) -> None:
+    """Run each experiment, then the first one again from its record.
+
+    Raises:
+        SmokeError: one did not pass, or what was run again struck somebody else.
+    """
+    first: dict[str, Any] = {}
+    async with api(runner, folder / "docker.sock") as address:
+        for name in names:
+            async with steps.step(name) as facts:
+                found = await chaos(runner, address, folder, "run", name, "--seed", str(seed))
+                facts.extend(passed(found))
+                first = first or found
+        async with steps.step(f"replay of {first['experiment_id']}") as facts:
+            both = await chaos(runner, address, folder, "replay", first["experiment_id"])
+            again = both["replay"]
+            if (again["targets"], again["draw"]) != (first["targets"], first["draw"]):
+                raise SmokeError(f"not the same: {first['draw']}, then {again['draw']}")
+            facts.extend(passed(again))
 
 
 async def break_it(
@@ -144,10 +174,7 @@ async def break_it(
                 for act_name, act in trial.acts()[:STARTING]:
                     async with steps.step(act_name) as facts:
                         facts.extend(await act())
-                async with api(runner, folder / "docker.sock") as address:
-                    for name in names:
-                        async with steps.step(name) as facts:
-                            facts.extend(await experiment(runner, name, address, folder, seed))
+                await break_all(runner, steps, folder, names, seed)
         except TimeoutError:
             raise SmokeError(f"not done after {WHOLE_SECONDS:.0f} s") from None
         except SmokeError:

@@ -208,7 +208,7 @@ async def test_a_struck_engine_answers_nobody_and_is_what_it_was_when_healed(
     assert levers.part(fault.target).is_alive
 
 
-@pytest.mark.parametrize("name", ["kill engine", "pause engine"])
+@pytest.mark.parametrize("name", ["kill engine", "pause engine", "kill a worker"])
 async def test_an_engine_that_does_as_it_is_told_only_in_words_was_not_bitten(
     levers: ComposeLevers, model: Engine, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
