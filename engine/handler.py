@@ -75,9 +75,13 @@ class Handler:
         self._loader = loader
 
     async def ask(
-        self, request: StartWorkflow | Change | WaitWorkflow
+        self, request: StartWorkflow | Change | WaitWorkflow, written: list[Decision] | None = None
     ) -> Started | Accepted | Outcome:
         """Answer a request for a shard that this node serves.
+
+        Args:
+            request: The request.
+            written: Holds what may yet be written for it if nobody waits for the answer any more.
 
         Raises:
             NotOwnerError: It does not, or no longer.
@@ -89,26 +93,28 @@ class Handler:
             except GroupRaisedError as error:
                 raise error.for_caller(is_own=False) from error
         if isinstance(request, StartWorkflow):
-            return await self._settle(request, self._decide_start)
+            return await self._settle(request, self._decide_start, written)
         await self._while_held(request)
-        return await self._settle(request, self._decide_change)
+        return await self._settle(request, self._decide_change, written)
 
     async def _settle(
         self,
         request: StartWorkflow | Change,
         decide: Callable[[Term, Loaded, StartWorkflow | Change], Verdict],
+        written: list[Decision] | None,
     ) -> Started | Accepted:
         """Load, decide, commit. A group that raises is decided anew, alone, once.
 
         Unless it is the server that takes nothing now: that is told at once.
         """
         shard_id = self._shards.shard_of(request.namespace, request.workflow_id)
+        written = [] if written is None else written
         for alone in (False, True):
+            written.clear()  # what raised is rolled back
             self._shards.check_writes(shard_id)
             term = self._shards.serving(shard_id)
             run, known = await self._look_up(term, request)
             term.check()
-            written: list[Decision] = []
             try:
                 deciding = partial(decide, term, Loaded(run, known), request)
                 return await self._carry_out(term, deciding, written, alone=alone)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from odin.core.decide import Decision
 from odin.core.requests import (
     Accepted,
     ClientRequest,
@@ -136,10 +137,13 @@ class Router:
         shard_id = self._shards.shard_of(request.namespace, request.workflow_id)
         term = self._shards.terms.get(shard_id)
         if term is not None and term.is_serving:
+            written: list[Decision] = []
             try:
                 async with asyncio.timeout(self._patience(request, left)):
-                    return await self._handler.ask(request)
+                    return await self._handler.ask(request, written)
             except TimeoutError:
+                if not written:
+                    raise NotOwnerError("nothing was decided in time") from None
                 raise DeadlineExceededError("no answer in time") from None
         owner = self._shards.entry(shard_id).incarnation
         address = self._address_of(owner)

@@ -17,6 +17,7 @@ from engine.store import Store
 from engine.store.errors import WriteRaisedError
 from engine.store.group import Committed, Group
 from engine.term import Term
+from odin.core.decide import Decision
 from odin.core.requests import StartWorkflow
 from odin.errors import OdinError, OutcomeUnknownError
 from tests.engine.bed import Bed, running_bed
@@ -157,9 +158,9 @@ async def test_nobody_is_answered_for_the_write_of_another(
         waiting.put_nowait(None)
         await settled(term)
 
-    async def answered(handler: Handler, request: StartWorkflow) -> object:
+    async def answered(handler: Handler, request: StartWorkflow, written: list[Decision]) -> object:
         try:
-            return await ask(handler, request)
+            return await ask(handler, request, written)
         except OdinError as error:
             if request.workflow_id == "there":
                 answers.put_nowait(error.reason)

@@ -19,7 +19,7 @@ import pytest
 
 from cluster.ports import choose_ports
 from cluster.proxy.exchange import Exchange
-from cluster.proxy.faults import Fault, LinkName, Order
+from cluster.proxy.faults import Fault, LinkName, Mode, Order
 from cluster.proxy.settings import Wire
 from odin.client import Client
 from odin.errors import OdinError, StoreFullError, StoreUnavailableError
@@ -156,15 +156,16 @@ async def behind_a_proxy(dsn: str) -> AsyncIterator[tuple[Exchange, str]]:
             stop.set()
 
 
+@pytest.mark.parametrize(("mode", "seconds"), [("refuse", 3.0), ("blackhole", 6.0)])
 async def test_a_start_while_the_database_is_gone_is_refused_with_the_cause_and_may_come_again(
-    dsn: str, caplog: pytest.LogCaptureFixture
+    dsn: str, caplog: pytest.LogCaptureFixture, mode: Mode, seconds: float
 ) -> None:
     async with behind_a_proxy(dsn) as (exchange, through), running_bed(through) as bed:
         await bed.start_worker(WORKFLOWS, ACTIVITIES)
         caplog.set_level(logging.WARNING)
-        name = await exchange.begin(Order(links=[LINK], fault=Fault(mode="refuse"), seconds=60))
+        name = await exchange.begin(Order(links=[LINK], fault=Fault(mode=mode), seconds=60))
         for number in range(2):
-            error = await start(bed, f"gone-{number}", 3.0)
+            error = await start(bed, f"gone-{number}", seconds)
             assert type(error) is StoreUnavailableError
             assert "does not answer" in str(error)
         is_ok, detail = await database_check(bed)

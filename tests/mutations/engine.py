@@ -210,6 +210,22 @@ ENGINE: Final = (
         BEHIND,
     ),
     one(
+        "what was never decided is a doubt",
+        "engine/router.py",
+        "                if not written:\n",
+        "                if False:\n",
+        "tests/engine/test_store_failing.py"
+        "::test_a_start_while_the_database_is_gone_is_refused_with_the_cause_and_may_come_again",
+    ),
+    one(
+        "what comes waits for new ranges that do not come",
+        "engine/handler.py",
+        "            self._shards.check_writes(shard_id)\n",
+        "",
+        "tests/store/test_stuck.py"
+        "::test_a_shard_keeps_its_term_while_its_lane_waits_for_new_ranges_in_vain",
+    ),
+    one(
         "no connection is a doubt",
         "engine/store/errors.py",
         "if isinstance(error, NotConnectedError):",
