@@ -41,7 +41,8 @@ class Stream:
 
     def send(self, happen: Callable[..., None], *arguments: object) -> None:
         """Have `happen` called at the other end, after everything that was sent before."""
-        if self._held or self.path in self._network.blocked:
+        blocked = self._network.blocked
+        if self._held or (blocked and self.path in blocked):
             self._held.append((happen, arguments))
             self._network.waiting.setdefault(self.path, {})[self] = None
         else:
@@ -225,6 +226,8 @@ class Network:
 
     def delay(self, source: str, target: str) -> float | None:
         """Return the extra seconds of a direction, None if it is blocked: for the database."""
+        if not self.blocked and not self.slow:
+            return 0.0
         path = (source, target)
         return None if path in self.blocked else self.slow.get(path, 0.0)
 

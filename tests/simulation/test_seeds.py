@@ -27,6 +27,7 @@ def test_no_fault_breaks_a_promise(first: int) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{STEP} seeds" in done.stdout
     assert "0 failing" in done.stdout
+    assert "ms of CPU a seed" in done.stdout
 
 
 @pytest.mark.parametrize("seed", [197, 100_701, 100_879])
