@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from odin.runtime.clock import Clock
 
 LOOK_SECONDS: Final = 0.5
+# While an engine of containers is away, nothing can be healed; the next start or halt will.
+AGAIN_SECONDS: Final = 5.0
+GIVE_UP_SECONDS: Final = 3_600.0
 
 
 async def guarded(
@@ -44,19 +47,24 @@ async def guarded(
     Returns:
         What was undone: the id of the experiment, or nothing.
     """
-    ends = clock.boottime() + seconds
+    ends, said = clock.boottime() + seconds, list[str]()
     while (running := read_running(levers.folder)) is not None and running.pid == runner[0]:
         is_gone = not levers.is_same(*runner)
         is_late = clock.boottime() >= ends
+        if clock.boottime() >= ends + GIVE_UP_SECONDS:
+            break
         if is_gone or is_late:
             with suppress(OdinError):  # whoever has the lock heals; what fails is tried again
                 # A runner that is stuck holds the lock; one that is gone holds none.
                 with exclusive(levers.folder) if is_gone else nullcontext():
                     wrong = await _undone(levers)
-                journal = Journal(levers.folder, running.experiment_id, running.scenario, clock)
-                journal.write("halted", why="its guard found it gone or late", wrong=wrong)
+                if wrong != said or not wrong:  # told once, however often it is tried
+                    journal = Journal(levers.folder, running.experiment_id, running.scenario, clock)
+                    journal.write("halted", why="its guard found it gone or late", wrong=wrong)
                 if not wrong:
                     return [running.experiment_id]
+                said = wrong
+                await clock.sleep(AGAIN_SECONDS)
         await clock.sleep(LOOK_SECONDS)
     return []
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from odin.errors import FailedPreconditionError, OdinError
 
+from .faults.stage import NoClusterError
 from .faults.undo import undo
 from .running import forget_running, read_running
 
@@ -35,6 +36,8 @@ async def replayed(levers: Reach, api_key: str | None) -> list[str]:
     wrong = []
     try:
         await levers.refresh()
+    except NoClusterError:
+        pass  # what has been taken down needs nothing; each step finds out for itself
     except OdinError as error:
         wrong.append(f"the cluster cannot be looked at: {error}")
     for step in running.undo:

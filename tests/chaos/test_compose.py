@@ -290,8 +290,12 @@ def left_behind(levers: ComposeLevers, pid: int) -> Running:
 async def test_a_container_that_was_removed_needs_no_healing(
     levers: ComposeLevers, model: Engine
 ) -> None:
-    left_behind(levers, GONE[0])
+    running = left_behind(levers, GONE[0])
     model.boxes.pop(levers.part("valkey").container)
+    assert await replayed(levers, None) == []
+    assert read_running(levers.folder) is None
+    write_running(levers.folder, running)
+    model.boxes.clear()  # as by `docker compose down`
     assert await replayed(levers, None) == []
     assert read_running(levers.folder) is None
 
@@ -334,6 +338,27 @@ async def test_a_guard_heals_when_its_runner_is_gone_and_ends(
     assert (process.returncode, model.of("valkey").status) == (0, "running"), said
     assert read_running(levers.folder) is None
     assert [one.phase for one in read(levers.folder)] == ["halted"]
+
+
+async def test_a_guard_tries_again_until_the_engine_of_containers_answers(
+    levers: ComposeLevers, model: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chaos.guard.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("chaos.guard.AGAIN_SECONDS", 0.01)
+    left_behind(levers, GONE[0])
+    model.of("valkey").status = "paused"
+    socket, aside = tmp_path / "docker.sock", tmp_path / "aside.sock"
+    socket.rename(aside)
+    async with asyncio.TaskGroup() as group:
+        guarding = group.create_task(guarded(levers, CLOCK, GONE, 600.0))
+        async with asyncio.timeout(10):
+            while not read(levers.folder):
+                await asyncio.sleep(0.01)
+        aside.rename(socket)
+    assert guarding.result() == ["x-1"]
+    assert model.of("valkey").status == "running"
+    wrongs = [bool(one.details["wrong"]) for one in read(levers.folder)]
+    assert wrongs == [True, False]
 
 
 async def test_a_guard_waits_for_a_runner_that_lives_and_heals_when_it_is_late(
