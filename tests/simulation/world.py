@@ -239,8 +239,10 @@ class _quiet:  # noqa: N801 - used like a function
     def __enter__(self) -> None:
         self._disabled = logging.root.manager.disable
         logging.disable(logging.CRITICAL)
+        self._collects = gc.isenabled()
         gc.disable()
 
     def __exit__(self, *_: object) -> None:
         logging.disable(self._disabled)
-        gc.enable()
+        if self._collects:
+            gc.enable()
