@@ -29,6 +29,7 @@ _TELLING: Final = {"OUTCOME_UNKNOWN", "STORE_UNAVAILABLE"}
 _NAMES: Final = {query: name for name, query in SQL.items()}
 RESTING: Final = {
     "tests/door/test_http_schema.py": "a lost read is a 503, and that test allows none",
+    "tests/engine/test_store_failing.py": "it tells one cause of refusals from every other",
     "tests/store/test_steps.py::test_a_group_stopped_before_its_commit": "its write has to arrive"
     " at its commit; one that loses a reply before that never does",
 }

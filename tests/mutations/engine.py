@@ -210,6 +210,14 @@ ENGINE: Final = (
         BEHIND,
     ),
     one(
+        "a full disk is tried again alone",
+        "engine/handler.py",
+        "if alone or error.is_of_server:",
+        "if alone:",
+        "tests/store/test_stuck.py::test_a_start_for_which_there_is_no_room_is_refused_at_once"
+        "_and_not_tried_again_alone",
+    ),
+    one(
         "what was never decided is a doubt",
         "engine/router.py",
         "                if not written:\n",

@@ -1,4 +1,4 @@
-"""A lane that waits for new ranges in vain refuses what comes, and so keeps the terms it has."""
+"""A server that takes nothing: told at once, and without giving up more terms than it must."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import asyncio
 import asyncpg
 import pytest
 
+from engine.store.errors import WriteRaisedError
+from engine.store.group import Group
 from engine.ticket import GroupRaisedError
 from odin.core.requests import Started
 from odin.errors import StoreFullError
@@ -43,3 +45,19 @@ async def test_a_shard_keeps_its_term_while_its_lane_waits_for_new_ranges_in_vai
         assert place.shards.terms[0].range_id > lost.range_id
         assert isinstance(await place.handler.ask(start(id_on(1), "r-accepted")), Started)
         await database.close()
+
+
+async def test_a_start_for_which_there_is_no_room_is_refused_at_once_and_not_tried_again_alone(
+    dsn: str,
+) -> None:
+    tried: list[Group] = []
+
+    async def refuse(group: Group) -> None:
+        tried.append(group)
+        raise WriteRaisedError("rolled back", sqlstate="53100")
+
+    async with scene(dsn) as place:
+        place.store.before_commit = refuse
+        with pytest.raises(StoreFullError):
+            await place.handler.ask(start(id_on(0), "r-refused"))
+    assert len(tried) == 1
