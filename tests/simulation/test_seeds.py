@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-COUNT, STEP = 250, 50
+COUNT, STEP = 250, 25
 
 
 def simulate(*arguments: str, hash_seed: str = "random") -> subprocess.CompletedProcess[str]:
