@@ -28,7 +28,7 @@ from odin.core.loop_parts import (
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
     from contextvars import Context
-    from types import FrameType
+    from types import CodeType, FrameType
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -38,8 +38,17 @@ CPU_SECONDS_MAX: Final = 2.0
 _CHECK_EVERY_TICKS: Final = 64
 _SWEPT_AT: Final = 64
 _REAWAITS_MAX: Final = 100
-_ENSURE_FUTURE: Final = asyncio.tasks._ensure_future.__code__  # type: ignore[attr-defined] # noqa: SLF001 - tells who makes a task
-_AS_COMPLETED: Final = asyncio.tasks.as_completed.__code__
+# The code by which the guard below knows who makes a task. Python 3.12 put the first back into
+# `ensure_future`, and since 3.13 the second is the constructor of what `as_completed` returns.
+_ENSURE_FUTURE: Final[CodeType] = getattr(
+    asyncio.tasks,
+    "_ensure_future",
+    asyncio.ensure_future,  # noqa: TID251 - only its code
+).__code__
+_ITERATOR: Final[type | None] = getattr(asyncio.tasks, "_AsCompletedIterator", None)
+_AS_COMPLETED: Final[CodeType] = (
+    asyncio.as_completed.__code__ if _ITERATOR is None else vars(_ITERATOR)["__init__"].__code__
+)
 
 
 class LoopHost(Protocol):

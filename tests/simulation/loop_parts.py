@@ -21,6 +21,8 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _REAWAITS_MAX: Final = 100
+ASKS_NO_KERNEL: Final = sys.version_info >= (3, 12)
+"""Whether asyncio finds the running loop without a system call, and has its newer names."""
 
 
 class SimulationError(Exception):
@@ -262,7 +264,8 @@ def found_without_asking(loop: SimLoop) -> Iterator[None]:
     """Have Python code find the running loop without a word to the kernel.
 
     Before Python 3.12 asyncio compares the number of the process each time, thousands of times a
-    seed, and where system calls are dear that is an eighth of a simulation.
+    seed, and where system calls are dear that is an eighth of a simulation. Since then it does not,
+    and is left as it is.
     """
     running: list[object] = [loop]
     tell = events._set_running_loop  # noqa: SLF001 - in its __all__
@@ -275,9 +278,11 @@ def found_without_asking(loop: SimLoop) -> Iterator[None]:
         tell(inner)
 
     found = {"get_running_loop": find, "_get_running_loop": find, "_set_running_loop": change}
+    if ASKS_NO_KERNEL:
+        found.clear()
     seams = [(module, name, new) for module in (asyncio, events) for name, new in found.items()]
     # Nobody asks for all tasks, and what remembers them costs as much as a task's creation.
-    known: Any = tasks._all_tasks  # type: ignore[attr-defined] # noqa: SLF001 - C calls its `add`
+    known: Any = getattr(tasks, "_scheduled_tasks" if ASKS_NO_KERNEL else "_all_tasks")
     known.add = lambda _task: None
     before = [getattr(module, name) for module, name, _ in seams]
     try:
