@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -65,6 +66,9 @@ def chaos(  # noqa: PLR0913 - one argument per option
     Most of them want `odin up --proxies --load 5`. A verdict is pass, fail or unknown: unknown if
     the fault was not seen to bite. Exit code 0 for pass, 5 for fail, 4 for unknown.
     """
+    # The broker's client tells of an alarm as well: of one that was brought about just now.
+    for client in ("aio_pika", "aiormq"):
+        logging.getLogger(client).addHandler(logging.NullHandler())
     from . import actions, again, past, reaching  # noqa: PLC0415 - slow to import, `--help` does without
 
     as_json = current().as_json

@@ -59,5 +59,6 @@ async def judge_all(runner: Runner, results: Sequence[Result], tell: Callable[[s
     first, last = (datetime.fromisoformat(at) for at in (begun[0].started_at, begun[-1].ended_at))
     if left := await settled(books, first, last, runner.clock):
         tell(f"{left} runs are still open")
-    for one in begun:
+    for number, one in enumerate(begun, start=1):
         await runner.ask_checker(one, until=datetime.fromisoformat(one.ended_at))
+        tell(f"judged {number} of {len(begun)}: {one.scenario} {one.checker}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from odin.proof.findings import Finding
-    from odin.proof.rows import RunRows
+    from odin.proof.rows import EventRow, RunRows
 
     from .rows import OrphanRow, StockRow
 
@@ -77,7 +77,7 @@ def expected_cents(rows: RunRows) -> int | None:
     """Return what the run's customer has paid in the end; None if its end does not say."""
     if rows.execution is None or not rows.events:
         return None
-    amount = whole(argument_of(rows.events[0]).get("amount_cents"))
+    amount = _price(rows)
     match rows.execution.workflow_type, rows.execution.status:
         case "Order", "completed":
             told = result_of(rows.events[-1]).get("status")
@@ -90,3 +90,17 @@ def expected_cents(rows: RunRows) -> int | None:
             return 0
         case _:
             return None
+
+
+def _price(rows: RunRows) -> int | None:
+    """Return what the customer named as the price, else what the run asked to be charged."""
+    told = argument_of(rows.events[0])
+    if "amount_cents" not in told:  # the shop has a price of its own for such an order
+        told = next(map(argument_of, filter(_is_charge, rows.events)), {})
+    return whole(told["amount_cents"]) if "amount_cents" in told else None
+
+
+def _is_charge(event: EventRow) -> bool:
+    return event.type == "activity_task_scheduled" and (
+        event.attributes.get("activity_type") == "charge"
+    )

@@ -13,7 +13,7 @@ from chaos.settled import judge_all, settled
 from odin.client import Client
 from tests.cluster.support import Running
 
-from .support import CLOCK, runner_of, short
+from .support import CLOCK, lines, runner_of, short
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -59,9 +59,12 @@ async def test_every_experiment_of_a_rotation_is_judged_in_its_own_window(
     ]
     said: list[str] = []
     await judge_all(runner, results, said.append)
-    assert len(said) == 1
+    assert [line.split(":")[0] for line in said[1:]] == ["judged 1 of 2", "judged 2 of 2"]
     # No load told what it saw, so I7 has nothing to hold starts against: unknown, and never valid.
-    assert [one.checker for one in results] == ["unknown", "unknown"]
+    words = "\n".join(
+        why for line in lines(chaos_cluster, "checked") for why in line.details["why"]
+    )
+    assert [one.checker for one in results] == ["unknown", "unknown"], words
     assert [row[COLUMNS.index("CHECKER")] for row in rows(results)] == ["unknown", "unknown"]
     books = Books(chaos_cluster.secrets.postgres_dsn)
     async with books.open() as connection:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from checker.invariants.circumstances import power
+from checker.invariants.conservation import Conservation
 from checker.invariants.liveness import Liveness
 from checker.invariants.outbox import Outbox, pending_dues
 from checker.invariants.rows import CallRow, Experiment, Moment, OutboxState, SignalEventRow, Told
@@ -15,7 +17,7 @@ from checker.invariants.tally import OTHER, PROBLEMS_KEPT_MAX, Tally
 from checker.reader import EVENTS_MAX, portions
 from checker.verdicts import PROMISES, complete, overall, required
 from odin.proof.findings import SUBJECTS_MAX, Finding, Verdict
-from odin.proof.rows import ExecutionRow
+from odin.proof.rows import EffectRow, EventRow, ExecutionRow, RunRows
 
 NOW = 1_000_000_000
 SETTLE = 60_000_000
@@ -216,3 +218,62 @@ def test_a_batch_holds_few_events_or_one_run() -> None:
         sizes[3:4],
         sizes[4:],
     ]
+
+
+def order(purchase: dict[str, Any], *, asked: int, charged: int) -> RunRows:
+    """The rows of a completed order that asked for one charge."""
+    happened: list[tuple[str, dict[str, Any]]] = [
+        ("workflow_execution_started", {"input": [json_payload(purchase)]}),
+        (
+            "activity_task_scheduled",
+            {"activity_type": "charge", "input": [json_payload({"amount_cents": asked})]},
+        ),
+        ("workflow_execution_completed", {"result": json_payload({"status": "completed"})}),
+    ]
+    events = tuple(
+        EventRow(
+            shard_id=1,
+            run_id="r",
+            event_id=number,
+            type=name,
+            recorded_at_us=number,
+            range_id=1,
+            txid=number,
+            commit_at_us=number,
+            attributes=attributes,
+        )
+        for number, (name, attributes) in enumerate(happened, start=1)
+    )
+    effect = EffectRow(
+        seq=1,
+        service="payments",
+        kind="charge",
+        order_id="o",
+        idempotency_key="w/r/1",
+        amount_cents=charged,
+        body_hash=b"",
+        at_us=2,
+    )
+    execution = open_run(workflow_type="Order", status="completed", closed_at_us=3)
+    return RunRows(run_id="r", events=events, execution=execution, effects=(effect,))
+
+
+def json_payload(value: object) -> list[Any]:
+    return ["json", msgspec.json.encode(value)]
+
+
+@pytest.mark.parametrize(
+    ("purchase", "asked", "charged", "expected"),
+    [
+        ({"amount_cents": 700}, 700, 700, "valid"),
+        ({"amount_cents": 700}, 900, 900, "invalid"),
+        ({}, 1_200, 1_200, "valid"),  # the shop's own price
+        ({}, 1_200, 1_300, "invalid"),
+    ],
+)
+def test_an_order_comes_to_its_price_whoever_named_it(
+    purchase: dict[str, Any], asked: int, charged: int, expected: Verdict
+) -> None:
+    money = Conservation()
+    money.add_run(order(purchase, asked=asked, charged=charged))
+    assert money.finding().verdict == expected
