@@ -56,6 +56,8 @@ _PACKAGES: Final = frozenset(
         "threading",
     ]
 )
+# The module that a function written in C names as its own, and the one that it is asked of.
+_PUBLIC: Final[dict[str, str]] = {"_io": "io", "_thread": "threading", "posix": "os"}
 _ENVIRONMENT: Final = "differs between workers; pass what you need as an argument"
 
 
@@ -211,7 +213,8 @@ class _Body(ast.NodeVisitor):
         module, name = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
         if not isinstance(module, str) or not isinstance(name, str):
             return ""
-        return f"{'builtins' if module == 'io' and name == 'open' else module}.{name}"
+        public = f"{_PUBLIC.get(module, module)}.{name}"
+        return "builtins.open" if public == "io.open" else public
 
     def _error(self, node: ast.expr, what: str, instead: str) -> None:
         for where in self._places(node):

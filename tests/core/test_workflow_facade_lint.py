@@ -8,7 +8,9 @@ import random
 import threading
 import uuid
 from datetime import date, datetime
+from os import getpid
 from random import choice
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -67,6 +69,16 @@ def test_clocks_that_cannot_be_guarded_are_found_in_the_source() -> None:
         assert any(what in line and instead in line for line in lines), what
     number = helper.__code__.co_firstlineno + 1
     assert any(f"test_workflow_facade_lint.py:{number}:" in line for line in lines)
+
+
+def test_a_call_is_found_by_the_module_that_it_was_imported_from() -> None:
+    async def many() -> None:
+        getpid()
+        Lock()
+
+    pid, lock = lint_of(many).splitlines()
+    assert " os.getpid() " in pid
+    assert " threading." in lock  # allocate_lock() before Python 3.13
 
 
 def test_lines_that_are_allowed_or_harmless_pass_the_lint() -> None:
