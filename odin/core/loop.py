@@ -38,17 +38,14 @@ CPU_SECONDS_MAX: Final = 2.0
 _CHECK_EVERY_TICKS: Final = 64
 _SWEPT_AT: Final = 64
 _REAWAITS_MAX: Final = 100
-# The code by which the guard below knows who makes a task. Python 3.12 put the first back into
-# `ensure_future`, and since 3.13 the second is the constructor of what `as_completed` returns.
+# The code by which the guard below knows who makes a task; Python 3.12 has one function where there
+# were two.
 _ENSURE_FUTURE: Final[CodeType] = getattr(
     asyncio.tasks,
     "_ensure_future",
     asyncio.ensure_future,  # noqa: TID251 - only its code
 ).__code__
-_ITERATOR: Final[type | None] = getattr(asyncio.tasks, "_AsCompletedIterator", None)
-_AS_COMPLETED: Final[CodeType] = (
-    asyncio.as_completed.__code__ if _ITERATOR is None else vars(_ITERATOR)["__init__"].__code__
-)
+_AS_COMPLETED: Final = asyncio.as_completed.__code__
 
 
 class LoopHost(Protocol):
