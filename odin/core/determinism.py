@@ -17,7 +17,7 @@ from odin.core.loop import running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
+    from types import FrameType, ModuleType
 
 _TIME: Final = "use workflow.now() or workflow.time()"
 _RANDOM: Final = "use workflow.random()"
@@ -38,6 +38,7 @@ GUARDED: Final[dict[str, str]] = {
         f"random.{name}": _RANDOM
         for name in (
             "betavariate",
+            "binomialvariate",
             "choice",
             "choices",
             "expovariate",
@@ -65,7 +66,7 @@ GUARDED: Final[dict[str, str]] = {
         for name in ("choice", "randbelow", "randbits", "token_bytes", "token_hex", "token_urlsafe")
     },
 }
-"""Dotted name to what to do in its place."""
+"""Dotted name to what to do in its place; a name that came later than this Python is none yet."""
 
 # Modules whose own use of clocks and dice has no influence on what a workflow decides.
 _HARMLESS: Final = frozenset(
@@ -80,20 +81,27 @@ def install() -> None:
     if _installed:
         return
     for dotted, alternative in GUARDED.items():
-        module_name, _, name = dotted.partition(".")
-        module = importlib.import_module(module_name)
-        original = getattr(module, name)
-        _installed[dotted] = original
-        setattr(module, name, _guard(original, dotted, alternative))
+        module, name, original = _found(dotted)
+        if original is not None:
+            _installed[dotted] = original
+            setattr(module, name, _guard(original, dotted, alternative))
 
 
 def names_by_id() -> dict[int, str]:
     """Return id to dotted name of each guarded function, and of what stands in its place."""
     known = {id(original): dotted for dotted, original in _installed.items()}
     for dotted in GUARDED:
-        module_name, _, name = dotted.partition(".")
-        known[id(getattr(importlib.import_module(module_name), name))] = dotted
+        _, _, present = _found(dotted)
+        if present is not None:
+            known[id(present)] = dotted
     return known
+
+
+def _found(dotted: str) -> tuple[ModuleType, str, Callable[..., Any] | None]:
+    """Return a function's module, its name there and itself, or None if this Python has it not."""
+    module_name, _, name = dotted.partition(".")
+    module = importlib.import_module(module_name)
+    return module, name, getattr(module, name, None)
 
 
 def _guard(original: Callable[..., Any], dotted: str, alternative: str) -> Callable[..., Any]:

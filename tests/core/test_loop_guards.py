@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import random
@@ -78,7 +79,20 @@ def test_a_call_that_cannot_be_repeated_is_refused_with_the_alternative(
 
 
 def test_a_refused_call_fails_the_task_even_if_the_code_catches_the_error() -> None:
-    assert refusal(time.time, swallow=True).type == "ForbiddenCallError"
+    assert refusal(lambda: time.time(), swallow=True).type == "ForbiddenCallError"
+
+
+def test_no_function_of_the_dice_that_all_share_is_left_out() -> None:
+    install()
+    shared: Any = random.seed
+    dice = inspect.unwrap(shared).__self__
+    rolls = {
+        f"random.{name}"
+        for name, found in vars(random).items()
+        if getattr(inspect.unwrap(found), "__self__", None) is dice and "state" not in name
+    }
+    assert len(rolls) > 20
+    assert rolls - set(GUARDED) == set()
 
 
 def test_guards_are_asleep_outside_of_workflow_code() -> None:
