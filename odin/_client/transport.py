@@ -42,6 +42,8 @@ _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _COPY_SECONDS_MIN: Final = 1.0
 _COPY_SECONDS_MAX: Final = 5.0
+_NAMED_SECONDS: Final = 1.0
+"""A copy to an owner that another engine cannot hear: it may be frozen as well as cut off."""
 _LAST_COPY_SECONDS: Final = 0.5
 """With less time than this no further copy goes out if all that is known is definite: cut short, it
 would turn a refusal with its cause into an outcome that nobody knows."""
@@ -99,11 +101,12 @@ def _base_url(part: str) -> str:
 class _Progress:
     """What is known of a call so far."""
 
-    __slots__ = ("followed", "full", "last", "told", "tries", "unresolved")
+    __slots__ = ("followed", "full", "last", "named", "told", "tries", "unresolved")
 
     def __init__(self) -> None:
         self.tries = 0
-        self.followed: set[str] = set()  # owners that were asked because an engine named them
+        self.named = ""  # the owner that the next copy goes to, because an engine named it
+        self.followed: set[str] = set()  # owners that were asked so
         self.full: dict[str, float] = {}  # engine → the wait that it asked for, this round
         self.unresolved: BaseException | None = None
         self.last: BaseException | None = None
@@ -159,7 +162,11 @@ class Transport:
         last_seconds = min(_LAST_COPY_SECONDS, deadline_seconds / 4)
         left = deadline_seconds
         while left > 0:
-            reply = await self._try(request, progress, min(left, held_seconds + copy_seconds))
+            address, seconds = self._whom(progress), copy_seconds
+            if address in progress.followed:
+                seconds = min(copy_seconds, _NAMED_SECONDS)
+            seconds = min(left, held_seconds + seconds)
+            reply = await self._try(address, request, progress, seconds)
             if reply is not None:
                 return reply
             progress.tries += 1
@@ -171,9 +178,22 @@ class Transport:
                 await asyncio.sleep(pause)
         raise self._given_up(request, progress, deadline_seconds) from progress.last
 
-    async def _try(self, request: Request, progress: _Progress, seconds: float) -> Reply | None:
+    def _whom(self, progress: _Progress) -> str:
+        """Return whom the next copy goes to: the owner that was named, else whose turn it is."""
+        named, progress.named = progress.named, ""
+        if named:
+            return named
+        for step in range(len(self.addresses)):
+            turn = (self._next + step) % len(self.addresses)
+            if self.addresses[turn] not in progress.followed:  # one that gave no answer
+                self._next = turn
+                break
+        return self.addresses[self._next]
+
+    async def _try(
+        self, address: str, request: Request, progress: _Progress, seconds: float
+    ) -> Reply | None:
         """Send one copy; return the answer, raise a definite refusal, or note what happened."""
-        address = self.addresses[self._next % len(self.addresses)]
         try:
             status, body, headers = await self._send(address, request, seconds)
         except aiohttp.ClientConnectorError as error:  # nothing was sent
@@ -254,14 +274,18 @@ class Transport:
             self._next = (self._next + 1) % len(self.addresses)
 
     def _follow(self, refusal: OdinError, progress: _Progress) -> None:
-        """Ask next whom the engine names: the leader, or once an owner that it cannot hear."""
-        named = refusal.details.get("leader") if isinstance(refusal, NotLeaderError) else None
-        owner = refusal.details.get("owner")
+        """Ask next whom the engine names.
+
+        The leader serves all calls; an owner that the engine cannot hear is asked once, for this
+        call alone: the others may have another owner.
+        """
+        leader = refusal.details.get("leader")
+        if isinstance(refusal, NotLeaderError) and leader in self.addresses:
+            self._next = self.addresses.index(str(leader))
+        owner = str(refusal.details.get("owner", ""))
         if owner in self.addresses and owner not in progress.followed:
-            named = owner
-            progress.followed.add(str(owner))
-        if named in self.addresses:
-            self._next = self.addresses.index(str(named))
+            progress.named = owner
+            progress.followed.add(owner)
 
     def _given_up(self, request: Request, progress: _Progress, seconds: float) -> OdinError:
         told = progress.told

@@ -248,6 +248,24 @@ async def test_an_engine_that_cannot_hear_the_owner_sends_the_client_there_once(
     assert set(asked[2:4]) == set(script.addresses[:2])  # and not the owner again
 
 
+async def test_an_owner_that_is_frozen_and_not_cut_off_costs_a_second_and_this_call_alone() -> None:
+    began = time.monotonic()
+    async with scripted(STARTED, servers=3) as script:
+        owner = script.addresses[2]
+        reason = "SHARD_MOVING"
+        cut = problem(503, "UNAVAILABLE", reason, retry_after_ms=10, details={"owner": owner})
+        script.lines[:0] = [cut, HANG]
+        timeout = timedelta(seconds=12)  # of which a copy has four
+        async with await Client.connect(*script.addresses, timeout=timeout) as client:
+            for number in range(3):
+                handle = await client.start_workflow("order", id=f"order-{number}")
+                assert handle.run_id == "r1"
+    asked = [copy.address for copy in script.copies]
+    assert asked[1] == owner
+    assert owner not in asked[2:]
+    assert 1.0 <= time.monotonic() - began < 3.0
+
+
 async def test_an_engine_that_is_frozen_costs_a_part_of_the_deadline() -> None:
     async with scripted(HANG, STARTED) as script:
         assert await start(script, 3.0) == "r1"
