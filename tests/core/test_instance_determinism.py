@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from odin import workflow
 from tests.core.replay_owner import Owner
 from tests.core.replay_program import Machine
 
@@ -34,6 +36,23 @@ def test_every_construct_of_asyncio_runs_in_the_same_order_in_every_process() ->
     lines, result, _ = json.loads(printed.pop())
     assert len(lines) > 40
     assert len(result) > 40
+
+
+@workflow.defn
+async def bounded(branches: int) -> None:
+    async def one() -> None:
+        async with asyncio.timeout(5):
+            await workflow.execute_activity("a")
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(branches):
+            group.create_task(one())
+
+
+def test_bounded_branches_ask_in_an_order_that_no_version_of_python_changes() -> None:
+    asked = [type(command).__name__ for command in Owner(bounded, 2).step()]
+    # asyncio.wait_for would begin both timers first on Python 3.11, and this way only since 3.12.
+    assert asked == ["StartTimer", "ScheduleActivity"] * 2
 
 
 leaves = st.one_of(
