@@ -46,6 +46,7 @@ def shape_of(seed: int) -> Shape:
     """Return the size of a seed's world: most are small, some are wider."""
     return Shape(
         workers=2 + seed % 2,
+        orders=(14, 9, 6)[seed % 3],
         lanes=1 + (seed % 5 == 0),
         cached_workflows=(100, 100, 2, 0)[seed % 4],
         drift=0.02 if seed % 7 == 0 else 0.001,

@@ -10,6 +10,8 @@ DEAR = {
     "refusal_ignored",
     "outbox_row_dropped_and_nothing_again",
     "gathering_kept_and_restamped",
+    "no_repeats",
+    "result_without_token",
 }
 """They take ten seeds and more: `python -m tests.simulation --mutations` tries them too."""
 CHEAP = [name for name in FOUND if name not in DEAR]
