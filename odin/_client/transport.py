@@ -44,6 +44,8 @@ _COPY_SECONDS_MIN: Final = 1.0
 _COPY_SECONDS_MAX: Final = 5.0
 _NAMED_SECONDS: Final = 1.0
 """A copy to an owner that another engine cannot hear: it may be frozen as well as cut off."""
+_SILENT_SECONDS: Final = 5.0
+"""So long an engine that gave no answer to one call is asked last by all of them."""
 _LAST_COPY_SECONDS: Final = 0.5
 """With less time than this no further copy goes out if all that is known is definite: cut short, it
 would turn a refusal with its cause into an outcome that nobody knows."""
@@ -126,6 +128,7 @@ class Transport:
         self._api_key = api_key
         self._session: aiohttp.ClientSession | None = None
         self._next = random.randrange(len(self.addresses))  # noqa: S311 - spreads load, no secret
+        self._silent: dict[str, float] = {}  # engine → until when
 
     async def close(self) -> None:
         """Close all connections; calling it again does nothing."""
@@ -183,9 +186,11 @@ class Transport:
         named, progress.named = progress.named, ""
         if named:
             return named
+        now = time.monotonic()
         for step in range(len(self.addresses)):
             turn = (self._next + step) % len(self.addresses)
-            if self.addresses[turn] not in progress.followed:  # one that gave no answer
+            address = self.addresses[turn]
+            if address not in progress.followed and self._silent.get(address, now) <= now:
                 self._next = turn
                 break
         return self.addresses[self._next]
@@ -196,13 +201,10 @@ class Transport:
         """Send one copy; return the answer, raise a definite refusal, or note what happened."""
         try:
             status, body, headers = await self._send(address, request, seconds)
-        except aiohttp.ClientConnectorError as error:  # nothing was sent
-            self._note(progress, error, leaving=address)
-            return None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            progress.unresolved = error
-            self._note(progress, error, leaving=address)
+            self._unanswered(address, error, progress, seconds)
             return None
+        self._silent.pop(address, None)
         if status < _OK:
             return Reply(status, body, headers.get("content-type", ""))
         refusal = error_of_answer(status, body, headers.get("retry-after"))
@@ -221,6 +223,16 @@ class Transport:
             raise refusal
         self._note(progress, refusal, leaving=address)
         return None
+
+    def _unanswered(
+        self, address: str, error: BaseException, progress: _Progress, seconds: float
+    ) -> None:
+        """Note that a copy which had so many seconds got no answer."""
+        if not isinstance(error, aiohttp.ClientConnectorError):  # else nothing was sent
+            progress.unresolved = error
+        if isinstance(error, TimeoutError) and seconds >= _COPY_SECONDS_MIN:
+            self._silent[address] = time.monotonic() + _SILENT_SECONDS
+        self._note(progress, error, leaving=address)
 
     def _is_certain(self, request: Request, progress: _Progress) -> bool:
         """Whether nothing of a write can have happened, and an engine has said why not."""

@@ -266,6 +266,19 @@ async def test_an_owner_that_is_frozen_and_not_cut_off_costs_a_second_and_this_c
     assert 1.0 <= time.monotonic() - began < 3.0
 
 
+async def test_an_engine_that_is_frozen_costs_one_call_a_copy_and_the_next_ones_nothing() -> None:
+    began = time.monotonic()
+    async with scripted(HANG, STARTED, DROP, STARTED, DROP, STARTED) as script:
+        async with await Client.connect(*script.addresses, timeout=timedelta(seconds=6)) as client:
+            for number in range(3):
+                handle = await client.start_workflow("order", id=f"order-{number}")
+                assert handle.run_id == "r1"
+        frozen, other = script.copies[0].address, script.copies[1].address
+    assert [copy.address for copy in script.copies[1:]] == [other] * 5
+    assert frozen != other
+    assert 2.0 <= time.monotonic() - began < 4.0  # one copy's time
+
+
 async def test_an_engine_that_is_frozen_costs_a_part_of_the_deadline() -> None:
     async with scripted(HANG, STARTED) as script:
         assert await start(script, 3.0) == "r1"
