@@ -33,6 +33,9 @@ GUARDED: Final[dict[str, str]] = {
     "time.sleep": "it blocks the worker; await workflow.sleep(...)",
     "uuid.uuid1": _UUID,
     "uuid.uuid4": _UUID,
+    "uuid.uuid6": _UUID,
+    "uuid.uuid7": _UUID,
+    "uuid.uuid8": _UUID,
     "os.urandom": "use workflow.random().randbytes(...), or make secrets in an activity",
     **{
         f"random.{name}": _RANDOM
