@@ -22,6 +22,7 @@ from odin.runtime.amqp import (
     declare,
 )
 from odin.runtime.clock import Clock, SystemClock, pause
+from odin.runtime.rabbitmq_dead import DeadQueues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,6 +96,7 @@ class Consumer:
         self._clock = clock or SystemClock()
         self._connection = SupervisedConnection(url, name, self._clock)
         self._subscriptions: dict[str, _Subscription] = {}
+        self._dead = DeadQueues(self._clock)
         self.on_message = on_message
         self.watchdog_seconds = WATCHDOG_SECONDS
         self.prefetch = max(1, prefetch)
@@ -142,7 +144,7 @@ class Consumer:
             try:
                 channel = await _open(connection, queue)
                 try:
-                    await subscription.start(channel)
+                    await self._begin(subscription, channel, queue)
                     self._subscriptions[queue.name] = subscription
                     failures = 0
                     await subscription.serve(ended)
@@ -157,6 +159,16 @@ class Consumer:
                 if failures >= _FAILURES_BEFORE_RECONNECT:
                     ended.set()
             await pause(self._clock, ended, backoff_seconds(failures, random.random))
+
+    async def _begin(self, subscription: _Subscription, channel: Channel, queue: Queue) -> None:
+        if self._dead.is_dead(queue.name):
+            await self._dead.make_anew(channel, queue)
+        try:
+            await subscription.start(channel)
+        except BrokerError as error:
+            self._dead.refused(queue.name, error)
+            raise
+        self._dead.served(queue.name)
 
 
 async def _open(connection: Connection, queue: Queue) -> Channel:
