@@ -16,11 +16,14 @@ from odin.client import Client
 from odin.errors import OdinError, ResourceExhaustedError
 from odin.runtime.clock import pause
 
+from .agreement import agreement
 from .faults.books import BooksClosedError
 from .faults.processes import run_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from odin.core.requests import Outcome
 
     from .faults.stage import Stage
 
@@ -53,6 +56,7 @@ class Probe:
         refusals: How often admission refused it.
         asked: How often it was asked for.
         finished: Whether its run has closed.
+        outcome: How, as its client was told.
     """
 
     workflow_id: str
@@ -63,6 +67,7 @@ class Probe:
     refusals: int = 0
     asked: int = 0
     finished: bool = False
+    outcome: Outcome | None = None
 
     def __post_init__(self) -> None:
         """It waits from the begin on."""
@@ -80,6 +85,7 @@ class Prober:
 
     stage: Stage
     probes: list[Probe] = field(default_factory=list)
+    compared_count: int = 0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Start until told to stop; then wait until everything that was begun has ended."""
@@ -109,7 +115,7 @@ class Prober:
                     except OdinError:
                         await clock.sleep(AGAIN_SECONDS)
                         continue
-                    probe.finished = outcome.status in _ENDED
+                    probe.finished, probe.outcome = outcome.status in _ENDED, outcome
                     if not probe.finished:
                         return
         except TimeoutError:
@@ -168,10 +174,13 @@ class Prober:
             "refused": sum(one.refusals for one in self.probes),
             "longest stall": self.longest_stall,
             "longest until accepted": self.longest_until_accepted,
+            "answers compared": self.compared_count,
         }
 
     async def wrong(self) -> list[str]:
         """Return what must not be: lost, doubled or unfinished starts, orders charged twice.
+
+        And what engines say otherwise than another has said.
 
         Raises:
             BooksClosedError: Postgres does not answer.
@@ -189,7 +198,10 @@ class Prober:
         runs = {str(row["workflow_id"]): int(row["runs"]) for row in rows}
         found += [f"{one} has {runs.get(one, 0)} runs" for one in ids if runs.get(one) != 1]
         again = await self.stage.books.fetch("read_charged_again", ids)
-        return found + [f"{row['order_id']} was charged twice" for row in again]
+        told = {one.workflow_id: one.outcome for one in self.probes if one.outcome is not None}
+        engines = list(self.stage.state.engines)
+        differing, self.compared_count = await agreement(engines, self.stage.api_key, told)
+        return [*found, *(f"{row['order_id']} was charged twice" for row in again), *differing]
 
 
 async def steady(stage: Stage, number: int) -> list[str]:

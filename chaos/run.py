@@ -117,6 +117,7 @@ class Experiment:
             raise failed[0]
         try:
             self.result.wrong += (await prober.wrong())[:20]
+            self.result.counts = prober.counts()
         except OdinError as error:
             self.result.reasons.append(f"what became of the starts is not known: {error}")
 

@@ -131,6 +131,8 @@ class WorkflowHandle(Generic[R]):
             WorkflowFailureError: It ended without a result; `cause` says why.
             WorkflowContinuedAsNewError: It continued as new and `follow_runs` is False.
             DeadlineExceededError: `timeout` passed; the workflow goes on.
+            UnavailableError: No engine answered: for a minute, or with a `timeout` for that and the
+                client's own.
             NotFoundError: There is no such execution.
         """
         outcome = await self.wait(follow_runs=follow_runs, timeout=timeout)
@@ -158,15 +160,16 @@ class WorkflowHandle(Generic[R]):
                 seconds = min(seconds, ends_at - time.monotonic())
             if seconds < 0:
                 raise DeadlineExceededError(f"{self.id} still runs", reason="STILL_RUNNING")
-            outcome = await self._wait_once(run_id, seconds)
+            patience = PATIENCE_SECONDS if ends_at is None else self._call.timeout_seconds
+            outcome = await self._wait_once(run_id, seconds, patience)
             if outcome.status == "continued_as_new" and follow_runs and outcome.new_run_id:
                 run_id = outcome.new_run_id
             elif outcome.status != "running":
                 return outcome
 
-    async def _wait_once(self, run_id: str | None, seconds: float) -> Outcome:
+    async def _wait_once(self, run_id: str | None, seconds: float, patience: float) -> Outcome:
         query = {"wait": f"{seconds:.3f}"}
-        reply = await self._get("/wait", run_id, query, MSGPACK, seconds)
+        reply = await self._get("/wait", run_id, query, MSGPACK, seconds, patience)
         return _outcomes.decode(reply.body)
 
     async def signal(
@@ -203,7 +206,7 @@ class WorkflowHandle(Generic[R]):
 
     async def describe(self) -> WorkflowExecutionDescription:
         """Return how the run stands, and what is pending in it."""
-        reply = await self._get("", self._pinned, {}, {}, 0)
+        reply = await self._get("", self._pinned, {}, {})
         return msgspec.json.decode(reply.body, type=WorkflowExecutionDescription)
 
     async def proof(self) -> Certificate:
@@ -217,7 +220,7 @@ class WorkflowHandle(Generic[R]):
             FailedPreconditionError: There is more of it than one answer holds (PROOF_TOO_LARGE);
                 ask for a chain's runs one by one.
         """
-        reply = await self._get("/proof", self._pinned, {}, {}, 0)
+        reply = await self._get("/proof", self._pinned, {}, {})
         return msgspec.json.decode(reply.body, type=Certificate)
 
     async def fetch_history(self) -> WorkflowHistory:
@@ -233,7 +236,7 @@ class WorkflowHandle(Generic[R]):
         run_id = run_id or self._pinned
         while True:
             query = {"after": str(after), "limit": str(_PAGE)}
-            page = _pages.decode((await self._get("/history", run_id, query, MSGPACK, 0)).body)
+            page = _pages.decode((await self._get("/history", run_id, query, MSGPACK)).body)
             for event in page.events:
                 yield event
             if page.next is None:
@@ -246,7 +249,8 @@ class WorkflowHandle(Generic[R]):
         run_id: str | None,
         query: dict[str, str],
         headers: dict[str, str],
-        wait_seconds: float,
+        wait_seconds: float = 0.0,
+        patience: float | None = None,
     ) -> Reply:
         request = Request(
             method="GET",
@@ -254,7 +258,7 @@ class WorkflowHandle(Generic[R]):
             query={**self._query(run_id), **query},
             headers=headers,
         )
-        patience = PATIENCE_SECONDS if wait_seconds else self._call.timeout_seconds
+        patience = self._call.timeout_seconds if patience is None else patience
         return await self._call.transport.call(
             request, wait_seconds + patience, held_seconds=wait_seconds
         )

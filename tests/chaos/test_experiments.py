@@ -41,6 +41,7 @@ async def test_an_experiment_that_bit_and_was_survived_passes_and_leaves_evidenc
     assert result.verdict == "pass", result
     assert result.bites == {"pause valkey": True}
     assert result.counts["finished"] == result.counts["started"] > 3
+    assert result.counts["answers compared"] == 2 * result.counts["finished"]  # of both engines
     phases = [one.phase for one in lines_of(chaos_cluster, result.experiment_id)]
     assert phases == [
         *("armed", "probed", "drawn", "injected", "verified", "healed", "probed", "judged")

@@ -284,6 +284,17 @@ async def test_an_engine_that_is_frozen_costs_a_part_of_the_deadline() -> None:
         assert await start(script, 3.0) == "r1"
 
 
+async def test_a_wait_with_a_timeout_ends_when_no_engine_answers() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        began = time.monotonic()
+        async with Client([address], timeout=timedelta(seconds=0.5)) as client:
+            with pytest.raises(UnavailableError):
+                await client.get_workflow_handle("order-1").wait(timeout=timedelta(seconds=0.5))
+    assert 0.5 <= time.monotonic() - began < 5
+
+
 async def test_an_address_where_nobody_listens_leaves_nothing_unresolved() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
