@@ -1,8 +1,7 @@
 """Dead letters of a real broker: each reaches the engine, and none goes round for ever."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 
 import aio_pika
 import pytest
@@ -32,17 +31,21 @@ class Engine:
         self.dead.append((list(entries), reason))
 
 
-async def refuse_until_gone(url: str, queue: str) -> int:
-    """Take and refuse a queue's only message until the broker gives it up; return how often."""
+async def refuse_until(gone: Callable[[], object], url: str, queue: str) -> int:
+    """Take and refuse a queue's only message until the broker gives it up; return how often.
+
+    No call is cut short: one that is cancelled on its way closes its channel, and closing that once
+    more may wait for ever.
+    """
     connection = await aio_pika.connect(url)
     async with connection, connection.channel() as channel:
         found = await channel.get_queue(queue)
         times = 0
-        with suppress(TimeoutError):
-            while True:
-                async with asyncio.timeout(1):
-                    while (message := await found.get(fail=False)) is None:
-                        await asyncio.sleep(0.01)
+        while not gone():
+            message = await found.get(fail=False)
+            if message is None:
+                await asyncio.sleep(0.01)
+            else:
                 await message.reject(requeue=True)
                 times += 1
         return times
@@ -56,8 +59,8 @@ async def test_a_message_delivered_too_often_is_handed_to_the_engine(
     letters = DeadLetters(own_broker.url, engine.record, SystemClock())
     async with running(publisher.run, letters.run):
         await publisher.publish(destination, encode_message("w", [ENTRY]), "id-1")
-        times = await refuse_until_gone(own_broker.url, queue_of(destination).name)
-        await until(lambda: engine.dead)
+        queue = queue_of(destination).name
+        times = await refuse_until(lambda: engine.dead, own_broker.url, queue)
     assert times == DELIVERY_LIMIT + 1
     assert engine.dead == [([ENTRY], "delivery_limit")]
     assert await left_in_dead_letters(own_broker.url) == 0
