@@ -44,7 +44,6 @@ from .relaying import Relay, relay_module
 from .settings import EngineSettings
 from .store.connections import PoolSizes
 from .store.store import Store
-from .ticket import ShardLostError
 
 if TYPE_CHECKING:
     import socket
@@ -197,8 +196,7 @@ class Engine:
         if told and not node.membership.expired.is_set():
             await node.ownership.drain()
             return
-        for shard_id in list(node.shards.terms):
-            node.shards.drop(shard_id, ShardLostError(f"shard {shard_id}: the lease is over"))
+        node.shards.leave("the lease of its owner is over")
 
     def _bound(self, port: int) -> None:
         log.info("listening", extra={"address": self._settings.advertised(port)})

@@ -130,8 +130,7 @@ class Ownership:
                 await self._release_all(hand_overs)
         except (TimeoutError, OdinError) as error:
             log.warning("not everything was handed over", extra={"detail": str(error)})
-        for shard_id in list(self._shards.terms):
-            self._shards.drop(shard_id, ShardLostError(f"shard {shard_id}: its owner stops"))
+        self._shards.leave("its owner stops")
         try:
             async with asyncio.timeout(1.0):
                 await self._store.set_dead(self._membership.incarnation)
@@ -264,8 +263,7 @@ class Ownership:
             ranges = await self._store.bump(self._membership.incarnation, {shard_id: range_id})
         except OdinError:
             return  # the scan takes it again: the row names this incarnation, which holds no term
-        for bumped, new_range in ranges.items():
-            self._shards.begin(bumped, new_range)
+        self._shards.shards_bumped(ranges)
 
     # --- waiting ---------------------------------------------------------------------------------
 

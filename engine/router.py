@@ -38,6 +38,8 @@ from .shards import Shards
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS: Final = 0.1
+PAUSE_SECONDS_MIN: Final = 0.001
+"""Or a rest that no clock can tell from nothing would be slept for again and again."""
 FAILING_SECONDS: Final = 1.0
 """So long a request waits for an owner while the database fails; then its caller is told why."""
 CUT_OFF_SECONDS: Final = 0.5
@@ -110,7 +112,7 @@ class Router:
                 break
             end = self._hopeless(request, self._clock.boottime() - began, unknown=unknown)
             if end is None:
-                await self._clock.sleep(min(PAUSE_SECONDS, max(0.0, left)))
+                await self._clock.sleep(max(min(PAUSE_SECONDS, left), PAUSE_SECONDS_MIN))
         self.moving_count += 1
         raise end or _given_up(request, self._refusal(), unknown=unknown)
 

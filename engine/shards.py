@@ -82,6 +82,7 @@ class Shards:
         self.shard_count = shard_count
         self.history_limits = HISTORY_LIMITS
         self.terms: dict[int, Term] = {}
+        self._is_leaving = False
         self.map: dict[int, ShardEntry] = {}
         self.on_map: list[Callable[[tuple[ShardEntry, ...]], None]] = []
 
@@ -223,9 +224,24 @@ class Shards:
                 self.drop(shard_id, error)
 
     def shards_bumped(self, ranges: Mapping[int, int]) -> None:
-        """These shards are ours under a new range."""
+        """These shards are ours under a new range; one that leaves answers for them no more."""
+        if self._is_leaving:
+            return
         for shard_id, range_id in sorted(ranges.items()):
             self.begin(shard_id, range_id)
+
+    def leave(self, why: str) -> None:
+        """End all terms, and begin none any more, whatever is still answered.
+
+        Once our row says that we are dead others take our shards at once, without waiting for the
+        lease: a term that began after that would answer beside theirs.
+
+        Args:
+            why: What becomes of the owner, for who asks.
+        """
+        self._is_leaving = True
+        for shard_id in list(self.terms):
+            self.drop(shard_id, ShardLostError(f"shard {shard_id}: {why}"))
 
     def _end(self, term: Term, error: OdinError) -> None:
         term.end(error)

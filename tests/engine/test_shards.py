@@ -101,3 +101,14 @@ async def test_an_acquisition_and_a_bump_answered_in_the_other_order_leave_the_h
     assert shards.begin(3, 8) is term
     assert shards.entry(3).range_id == 9
     assert noted.ended == []
+
+
+async def test_a_bump_that_is_answered_while_its_engine_leaves_begins_no_term() -> None:
+    shards, noted = await registry()
+    shards.begin(3, 7)
+
+    shards.leave("its owner stops")
+    shards.shards_bumped({3: 8})
+
+    assert shards.terms == {}
+    assert noted.ended == [7]

@@ -78,7 +78,7 @@ class SimLoop(asyncio.BaseEventLoop):
         seed: int = 0,
         *,
         shuffle_ties: bool = True,
-        steps_max: int = 20_000_000,
+        steps_max: int = 1_000_000,
         instant_steps_max: int = 200_000,
     ) -> None:
         super().__init__()

@@ -36,6 +36,18 @@ def test_an_engine_that_is_refused_by_its_database_as_it_begins_tries_again(seed
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("seed", "what"),
+    [
+        (300_274, "a bump answered after its engine had left made two engines answer"),
+        (300_929, "a request's last rest was too short for any clock, and was waited for for ever"),
+    ],
+)
+def test_a_world_in_which_something_was_found_once_is_sound(seed: int, what: str) -> None:
+    done = simulate("--seed", str(seed))
+    assert done.returncode == 0, what + done.stdout + done.stderr
+
+
 def test_a_seed_that_fails_is_told_with_its_faults_and_the_way_to_replay_it() -> None:
     done = simulate("--seeds", "0:2", "--mutate", "timers_early", "--jobs", "1")
     assert done.returncode == 1, done.stdout + done.stderr
