@@ -64,6 +64,9 @@ class DeadQueues:
     async def make_anew(self, channel: Channel, queue: Queue) -> None:
         """Delete a dead queue and declare it again, unless somebody consumes it by now.
 
+        Two that do so at once, or one that ends in between, cost time and nothing else: whoever
+        consumes or publishes next declares the queue, and what it held comes again.
+
         Raises:
             BrokerError: The broker refused, or did not answer.
         """
