@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 import msgspec
 
@@ -16,8 +17,10 @@ from odin.core.decide_activity import decide_activity_report, decide_claim
 from odin.core.decide_due import decide_due
 from odin.core.decide_workflow import decide_report
 from odin.core.execution import Execution, copy_of
+from odin.core.instance import Instance, TaskOutcome
 from odin.core.lease import Lease
-from odin.worker.postbox import Postbox
+from odin.core.wire import ClaimWorkflowTask, TaskEntry
+from odin.worker.postbox import REPORT, Postbox
 from odin.worker.runs import Runs
 from tests.simulation.mutation import Patch, mutation
 
@@ -206,12 +209,11 @@ def timers_early() -> list[Patch]:
     return [("odin.core.lease.Lease.cluster_time_us", early)]
 
 
-@mutation(
-    "a run goes on while its report is unanswered",
-    "broker_mischief",
-    "commits_in_doubt",
-    "slow_commits",
-)
+_UNANSWERED: Final = ("freeze_engine", "pause_worker", "deaf_worker")
+"""What leaves a report without an answer while its task comes again."""
+
+
+@mutation("a run goes on while its report is unanswered", *_UNANSWERED)
 def no_freeze() -> list[Patch]:
     given = Runs._given  # noqa: SLF001 - the mutation
 
@@ -225,6 +227,43 @@ def no_freeze() -> list[Patch]:
         ("odin.worker.runs.Runs._given", thawed),
         ("odin.worker.runs.Runs.defer", lambda _runs, _entry: False),
     ]
+
+
+@mutation(
+    "a report is repeated after five seconds only, claims name a run that waits for its answer,"
+    " and such a run would go on",
+    *_UNANSWERED,
+)
+def freeze_alone() -> list[Patch]:
+    claim_message, send, run_task = Runs.claim_message, Postbox._send, Instance.run_task  # noqa: SLF001 - the mutation
+
+    def claim(runs: Runs, entry: TaskEntry, seq: int) -> ClaimWorkflowTask:
+        run = runs._runs.get(entry.run_id)  # noqa: SLF001 - the mutation
+        if run is None or run.job is None or run.instance is None:
+            return claim_message(runs, entry, seq)
+        token = run.job.task_token
+        return ClaimWorkflowTask(seq, entry.shard_id, entry.run_id, entry.number, token, run.held)
+
+    def repeat(postbox: Postbox, shard_ids: Iterable[int]) -> None:
+        for shard_id in shard_ids:
+            for ask in list(postbox._by_shard.get(shard_id, {}).values()):  # noqa: SLF001 - the mutation
+                if ask.rank != REPORT and not ask.done:
+                    send(postbox, ask)
+
+    def run(instance: Instance, time_us: int) -> TaskOutcome:
+        instance._outstanding = None  # noqa: SLF001 - the mutation
+        return run_task(instance, time_us)
+
+    return [
+        ("odin.worker.runs.Runs.claim_message", claim),
+        ("odin.worker.postbox.Postbox.repeat", repeat),
+        ("odin.core.instance.Instance.run_task", run),
+    ]
+
+
+@mutation("a run goes on while its report is unanswered, and nothing else stops it", *_UNANSWERED)
+def no_freeze_nor_its_covers() -> list[Patch]:
+    return [*no_freeze(), *freeze_alone()]
 
 
 @mutation(
