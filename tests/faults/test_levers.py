@@ -33,6 +33,11 @@ async def broken(cluster: Running, *arguments: str) -> str:
     return text
 
 
+async def healed(cluster: Running) -> None:
+    code, text = await ask("heal", folder=cluster.place.folder)
+    assert (code, recorded(cluster.place)) == (0, []), text
+
+
 def run_state(cluster: Running, name: str) -> str:
     """The kernel's word for the state of a part's process: S, R, T, …"""
     pid = cluster.part(name).pid
@@ -41,9 +46,11 @@ def run_state(cluster: Running, name: str) -> str:
 
 
 async def test_a_frozen_part_goes_on_when_its_time_is_over(cluster: Running) -> None:
-    text = await broken(cluster, "freeze", "worker-1", "--for", "2s")
-    assert "heals in 2 s, or now with `odin heal worker-1`" in text
+    await broken(cluster, "freeze", "worker-1", "--for", "60s")
     assert run_state(cluster, "worker-1") == "T"
+    await healed(cluster)
+    text = await broken(cluster, "freeze", "worker-1", "--for", "1s")
+    assert "heals in 1 s, or now with `odin heal worker-1`" in text
     await until(lambda: run_state(cluster, "worker-1") != "T", 10)
     await until(lambda: recorded(cluster.place) == [], 5)
 
@@ -71,10 +78,13 @@ async def test_a_killed_part_comes_back(cluster: Running) -> None:
 
 
 async def test_a_cut_of_all_engines_is_listed_and_heals_by_itself(cluster: Running) -> None:
-    await broken(cluster, "cut", "engines", "--to", "postgres", "--how", "refuse", "--for", "3s")
-    code, text = await ask("break", "--list", "--json", folder=cluster.place.folder)
-    assert code == 0
+    cut = ("cut", "engines", "--to", "postgres", "--how", "refuse", "--for")
+    await broken(cluster, *cut, "60s")
+    text = await broken(cluster, "--list", "--json")
     assert "engine-1" in text
+    assert "engine-2" in text
+    await healed(cluster)
+    await broken(cluster, *cut, "1s")
     await until(lambda: recorded(cluster.place) == [], 10)
 
 
