@@ -173,8 +173,9 @@ class Transport:
             if reply is not None:
                 return reply
             progress.tries += 1
-            pause = _pause(progress, len(self.addresses))
-            left = ends_at - time.monotonic() - pause
+            left = ends_at - time.monotonic()
+            pause = _pause(progress, len(self.addresses), left - last_seconds)
+            left -= pause
             if left < last_seconds and self._is_certain(request, progress):
                 break
             if left > 0:  # else no copy could follow, and nothing is gained by waiting
@@ -333,13 +334,17 @@ def _said(error: BaseException | None) -> str:
     return (str(error) or type(error).__name__) if error is not None else "there was no time left"
 
 
-def _pause(progress: _Progress, engines: int) -> float:
+def _pause(progress: _Progress, engines: int, room_seconds: float) -> float:
     """Return the wait before the next copy: full jitter, and never less than the engine asks.
+
+    Where there is room for one before the last copy must go out, jitter alone does not outlast it.
 
     An engine that is full speaks for itself alone: the others are asked first, and then the wait is
     the shortest that one of them has asked for.
     """
     ceiling = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(progress.tries, 10))
+    if room_seconds > 0:
+        ceiling = min(ceiling, room_seconds)
     jitter = random.uniform(0, ceiling)  # noqa: S311 - jitter, no secret
     asked = progress.last.retry_after if isinstance(progress.last, OdinError) else None
     if progress.full:

@@ -229,6 +229,9 @@ class _Subscription:
         """
         channel = self._channel
         while channel is not None and self._over is None and not ended.is_set():
+            if self._consumer.prefetch != self._prefetch:  # perhaps since before anybody served
+                await self._consume(channel)
+                continue
             try:
                 async with asyncio.timeout(self._consumer.watchdog_seconds):
                     await self.wake.wait()
@@ -237,8 +240,6 @@ class _Subscription:
                 continue
             self.wake.clear()
             await self._send_acks(channel)
-            if self._consumer.prefetch != self._prefetch and self._over is None:
-                await self._consume(channel)
         if self._over is not None and not ended.is_set():
             level = logging.DEBUG if self.was_idle else logging.WARNING
             log.log(

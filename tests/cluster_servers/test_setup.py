@@ -127,10 +127,12 @@ def test_a_secret_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 async def test_an_orphan_of_an_earlier_owner_is_ended_and_a_stranger_is_not(tmp_path: Path) -> None:
-    program = [sys.executable, "-c", "import time; time.sleep(60)"]
+    program = [sys.executable, "-c", "import time; print('runs', flush=True); time.sleep(60)"]
     orphan = await _spawn([*program, str(tmp_path)], tmp_path)
     stranger = await _spawn(program, tmp_path)
     try:
+        # A process that is becoming another program shows neither arguments nor environment.
+        await orphan.until_ready(lambda: _says("runs", 2, tmp_path), 20, "two programs")
         leftovers.remember(tmp_path, stranger.pid)
         await leftovers.end_orphan(tmp_path, signal.SIGTERM)
         assert stranger.running
@@ -141,6 +143,10 @@ async def test_an_orphan_of_an_earlier_owner_is_ended_and_a_stranger_is_not(tmp_
         assert not orphan.running
     finally:
         await stranger.end(signal.SIGKILL, 5)
+
+
+async def _says(word: str, times: int, folder: Path) -> bool:
+    return (folder / "log").read_text().count(word) == times
 
 
 async def _spawn(command: list[str], folder: Path) -> Process:

@@ -180,8 +180,8 @@ async def test_a_refusal_for_load_is_waited_out_and_leaves_nothing_unresolved() 
 async def test_a_refusal_for_load_until_the_deadline_is_what_is_reported() -> None:
     async with scripted(FULL) as script:
         with pytest.raises(ResourceExhaustedError):
-            await start(script, 0.3)
-    assert 2 <= len(script.copies) <= 4
+            await start(script, 2.0)
+    assert 2 <= len(script.copies) <= 20  # it asks for 0.1 s between them
 
 
 async def test_an_engine_that_is_full_is_left_for_one_that_is_not() -> None:
@@ -293,6 +293,12 @@ async def test_a_wait_with_a_timeout_ends_when_no_engine_answers() -> None:
             with pytest.raises(UnavailableError):
                 await client.get_workflow_handle("order-1").wait(timeout=timedelta(seconds=0.5))
     assert 0.5 <= time.monotonic() - began < 5
+
+
+async def test_a_long_rest_leaves_time_for_a_last_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("odin._client.transport.random.uniform", lambda _least, most: most)
+    async with scripted(*[DROP] * 4, STARTED) as script:
+        assert await start(script, 1.5) == "r1"  # rests of 0.1, 0.2, 0.4 and 0.8 s would be 1.5
 
 
 async def test_an_address_where_nobody_listens_leaves_nothing_unresolved() -> None:
