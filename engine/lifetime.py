@@ -243,8 +243,9 @@ class Engine:
 
     async def _gauges(self, node: Node, telemetry: Telemetry, stop: asyncio.Event) -> None:
         while not await pause(self._clock, stop, 1.0):
-            for name, _, value, _ in samples(node):
-                telemetry.gauge(name, value)
+            if telemetry.has_listener:
+                for name, _, value, _ in samples(node):
+                    telemetry.gauge(name, value)
 
 
 def _others(node: Node) -> list[str]:

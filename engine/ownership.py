@@ -157,11 +157,14 @@ class Ownership:
         if {one.incarnation for one in self.entries()} != before:
             for told in self.on_nodes:
                 told()
-        self._shards.learn(
-            ShardEntry(shard.shard_id, shard.owner or "", shard.range_id) for shard in view.shards
-        )
+        known, terms, news = self._shards.entry, self._shards.terms, list[ShardEntry]()
         for shard in view.shards:
-            term = self._shards.terms.get(shard.shard_id)
+            entry, owner = known(shard.shard_id), shard.owner or ""
+            if entry.range_id != shard.range_id or entry.incarnation != owner:
+                news.append(ShardEntry(shard.shard_id, owner, shard.range_id))
+        self._shards.learn(news)
+        for shard in view.shards:
+            term = terms.get(shard.shard_id)
             if term is not None and shard.range_id > term.range_id:
                 self._shards.drop(
                     shard.shard_id, ShardLostError(f"shard {shard.shard_id} has another owner")

@@ -118,12 +118,13 @@ def _requests(group: Group) -> list[tuple[object, ...]]:
 
 
 def _check_shards(group: Group, terms: dict[int, int]) -> None:
-    used = {x.shard_id for x in group.updates.values()}
-    used.update(x.shard_id for x in group.inserts.values())
-    used.update(write.shard_id for write in group.events)
-    used.update(row.shard_id for row in group.outbox)
-    used.update(shard_id for shard_id, _ in group.outbox_deletes)
-    used.update(row.shard_id for row in group.outbox_delays)
-    used.update(row.shard_id for row in group.requests)
-    if not used <= terms.keys():
-        raise ValueError(f"the group has no terms for the shards {sorted(used - terms.keys())}")
+    used = [x.shard_id for x in group.updates.values()]
+    used += [x.shard_id for x in group.inserts.values()]
+    used += [write.shard_id for write in group.events]
+    used += [row.shard_id for row in group.outbox]
+    used += [shard_id for shard_id, _ in group.outbox_deletes]
+    used += [row.shard_id for row in group.outbox_delays]
+    used += [row.shard_id for row in group.requests]
+    unknown = set(used) - terms.keys()
+    if unknown:
+        raise ValueError(f"the group has no terms for the shards {sorted(unknown)}")

@@ -55,6 +55,11 @@ class Telemetry:
         self.dropped_count = 0
 
     @property
+    def has_listener(self) -> bool:
+        """Whether there is a Valkey to tell at all: without one nothing need be gathered."""
+        return self._client is not None
+
+    @property
     def is_lost(self) -> bool:
         """Whether nobody sees this telemetry at present: no Valkey, or it does not answer."""
         return self._client is None or self._client.breaker.is_open

@@ -212,13 +212,12 @@ class World:
     def _probe(self) -> None:
         """No shard has two nodes that would answer for it now."""
         self.loop.call_later(PROBE_SECONDS, self._probe)
-        serving: set[int] = set()
-        for process, parts in self.parts.items():
-            for shard_id, term in parts.shards.terms.items():
-                if term.is_serving and not process.is_held:
-                    if shard_id in serving:  # by what their leases say only one of them answers
-                        self._judge_answering(shard_id)
-                    serving.add(shard_id)
+        held: set[int] = set()
+        for parts in self.parts.values():
+            for shard_id in parts.shards.terms:
+                if shard_id in held:  # by what their leases say only one of them answers
+                    self._judge_answering(shard_id)
+                held.add(shard_id)
 
     def _judge_answering(self, shard_id: int) -> None:
         answering = [
