@@ -174,9 +174,12 @@ class Transport:
                 return reply
             progress.tries += 1
             left = ends_at - time.monotonic()
-            pause = _pause(progress, len(self.addresses), left - last_seconds)
+            is_certain = self._is_certain(request, progress)
+            # One more copy may tell what is not known; of what is, a short one can only lose it.
+            room = 0.0 if is_certain else left - last_seconds
+            pause = _pause(progress, len(self.addresses), room)
             left -= pause
-            if left < last_seconds and self._is_certain(request, progress):
+            if left < last_seconds and is_certain:
                 break
             if left > 0:  # else no copy could follow, and nothing is gained by waiting
                 await asyncio.sleep(pause)

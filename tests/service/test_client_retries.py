@@ -301,6 +301,17 @@ async def test_a_long_rest_leaves_time_for_a_last_copy(monkeypatch: pytest.Monke
         assert await start(script, 1.5) == "r1"  # rests of 0.1, 0.2, 0.4 and 0.8 s would be 1.5
 
 
+async def test_a_long_rest_is_not_cut_for_a_copy_that_could_only_lose_the_cause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("odin._client.transport.random.uniform", lambda _least, most: most)
+    refused = problem(503, "UNAVAILABLE", "STORE_FULL")
+    async with scripted(*[refused] * 4, HANG) as script:
+        with pytest.raises(StoreFullError):
+            await start(script, 1.5)
+    assert len(script.copies) == 4
+
+
 async def test_an_address_where_nobody_listens_leaves_nothing_unresolved() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
