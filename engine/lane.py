@@ -131,7 +131,7 @@ class Lane:
             alone: Give it a group of its own.
             after: Called once the group has committed, before its waiters learn of it.
         """
-        pending = self._gathering(alone=alone)
+        pending = self._gathering(shard_id, alone=alone)
         pending.group.terms[shard_id] = range_id
         pending.decisions += 1
         self._write(pending, decision)
@@ -145,13 +145,13 @@ class Lane:
 
     def delete_outbox(self, shard_id: int, range_id: int, outbox_ids: list[int]) -> None:
         """Delete confirmed outbox rows with the group that gathers."""
-        pending = self._gathering(alone=False)
+        pending = self._gathering(shard_id)
         pending.group.terms[shard_id] = range_id
         pending.group.outbox_deletes.extend((shard_id, outbox_id) for outbox_id in outbox_ids)
 
     def delay_outbox(self, range_id: int, delay: OutboxDelay) -> None:
         """Record that a row was not confirmed, with the group that gathers."""
-        pending = self._gathering(alone=False)
+        pending = self._gathering(delay.shard_id)
         pending.group.terms[delay.shard_id] = range_id
         pending.group.outbox_delays.append(delay)
 
@@ -187,10 +187,16 @@ class Lane:
         await stop.wait()
         self._wake.set()
 
-    def _gathering(self, *, alone: bool) -> _Pending:
+    def _gathering(self, shard_id: int, *, alone: bool = False) -> _Pending:
+        """Return the group that takes what the shard decides now.
+
+        Never one of which an earlier term of the shard was taken out: its ticket says so of the
+        shard for good, whatever commits with it.
+        """
         if self._queue and not alone:
             last = self._queue[-1]
-            if not last.is_closed and last.decisions < GROUP_DECISIONS_MAX:
+            is_full = last.is_closed or last.decisions >= GROUP_DECISIONS_MAX
+            if not is_full and last.ticket.error(shard_id) is None:
                 return last
         pending = _Pending(self._incarnation)
         self._queue.append(pending)

@@ -13,6 +13,7 @@ from engine.ticket import ShardLostError
 from odin.core.decide import Decision, OutboxTask
 from odin.runtime.clock import SystemClock
 from odin.runtime.ids import SeededIds
+from tests.core.decide_world import World
 
 
 class Alive:
@@ -112,3 +113,19 @@ async def test_a_bump_that_is_answered_while_its_engine_leaves_begins_no_term() 
 
     assert shards.terms == {}
     assert noted.ended == [7]
+
+
+async def test_a_new_term_joins_no_group_that_an_earlier_one_was_taken_out_of() -> None:
+    """The group's ticket keeps the earlier term's error for the shard, and would tell both."""
+    shards, _ = await registry()
+    lane = Lane(NoCommits(), shards, "me")
+    decision = World().start().decision
+    assert decision is not None
+    before = lane.add(3, 7, decision)
+    lane.drop({3: 7}, {3: ShardLostError("in doubt")})
+
+    after = lane.add(3, 8, decision)
+
+    assert isinstance(before.error(3), ShardLostError)
+    assert after.error(3) is None
+    assert lane.add(4, 1, decision) is after

@@ -40,6 +40,7 @@ def test_an_engine_that_is_refused_by_its_database_as_it_begins_tries_again(seed
     ("seed", "what"),
     [
         (300_274, "a bump answered after its engine had left made two engines answer"),
+        (705_807, "a term joined a group its forerunner had failed in, and answered nobody"),
         (300_929, "a request's last rest was too short for any clock, and was waited for for ever"),
     ],
 )
