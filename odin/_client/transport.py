@@ -49,9 +49,10 @@ _SILENT_SECONDS: Final = 5.0
 _LAST_COPY_SECONDS: Final = 0.5
 """With less time than this no further copy goes out if all that is known is definite: cut short, it
 would turn a refusal with its cause into an outcome that nobody knows."""
-_MARGIN: Final = 0.1
+_MARGIN: Final = 0.5
 _MARGIN_SECONDS_MAX: Final = 0.25
-"""An engine is given so much less than a copy has, or its last word would come too late."""
+"""An engine is given so much less than a copy has, or its last word would come too late: one that
+waits for a shard until its time is up would be heard only where nothing ever stalls."""
 _OK: Final = 400
 _NODE_LIMITS: Final = frozenset({"queue_delay", "outbox_depth"})
 """Limits that an engine sets for itself alone: another one may have room."""

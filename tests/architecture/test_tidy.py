@@ -51,6 +51,23 @@ def test_no_test_is_passed_over() -> None:
     assert list(_lines_with(_SKIPPED, own)) == []
 
 
+def test_no_engine_in_the_loop_of_the_tests_outlives_a_module() -> None:
+    """A test that holds up the loop for longer than a lease ends an engine that waits for others.
+
+    It then begins a new life under the next test, which finds its links closed.
+    """
+    shared = [
+        f"{path}:{node.lineno} {node.name}"
+        for path in modules()
+        for node in functions(path)
+        if any(
+            'scope="session"' in ast.unparse(one).replace("'", '"') for one in node.decorator_list
+        )
+        if "running_bed(" in ast.unparse(node)
+    ]
+    assert shared == []
+
+
 def test_every_exemption_from_a_rule_names_the_rule_and_the_reason() -> None:
     unexplained = [
         f"{path}:{number}: {line.strip()}"

@@ -1,4 +1,4 @@
-"""One engine and its database for all tests of the door that need no other."""
+"""One engine and its database for the tests of a module that need no other."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from tests.door.flows import ACTIVITIES, WORKFLOWS
 from tests.engine.bed import Bed, running_bed
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def door(postgres_server: str, template_database: str) -> AsyncIterator[Bed]:
-    """A live engine with the embedded transport, a worker, and a client."""
+    """A live engine with the embedded transport, a worker, and a client.
+
+    It lives for one module: a test elsewhere may hold up the loop for longer than a lease.
+    """
     name = f"odin_door_{secrets.token_hex(4)}"
     await _execute(postgres_server, f'CREATE DATABASE "{name}" TEMPLATE "{template_database}"')
     async with running_bed(database_url(postgres_server, name)) as bed:

@@ -17,6 +17,7 @@ BEHIND: Final = (
     "tests/engine/test_store_failing.py"
     "::test_who_waits_behind_new_ranges_that_cannot_be_taken_is_refused_with_the_cause"
 )
+SHARDS: Final = "tests/engine/test_shards.py::test_"
 BUMP: Final = "        ranges = await self._bump(terms)\n"
 RELEASE: Final = (
     '            self._shards.drop(shard_id, ShardLostError(f"shard {shard_id} is handed over"))\n'
@@ -60,6 +61,20 @@ ENGINE: Final = (
             ),
         ),
         (DOUBT + "what_gathers_behind_a_group_in_doubt_goes_with_it",),
+    ),
+    one(
+        "a new term joins the group that its forerunner left",
+        "engine/lane.py",
+        " and last.ticket.error(shard_id) is None:",
+        ":",
+        SHARDS + "a_new_term_joins_no_group_that_an_earlier_one_was_taken_out_of",
+    ),
+    one(
+        "a bump answered late begins a term",
+        "engine/shards.py",
+        "        if self._is_leaving:\n            return\n",
+        "",
+        SHARDS + "a_bump_that_is_answered_while_its_engine_leaves_begins_no_term",
     ),
     one(
         "answers before the commit",
@@ -256,6 +271,29 @@ ENGINE: Final = (
         "    is_unknown = False and",
         "tests/engine/test_router.py"
         "::test_a_caller_whose_request_was_sent_into_the_silence_learns_that_it_may_be_there",
+    ),
+    one(
+        "an engine's last word comes too late",
+        "odin/_client/transport.py",
+        "_MARGIN: Final = 0.5\n",
+        "_MARGIN: Final = 0.1\n",
+        "tests/service/test_client_retries.py"
+        "::test_an_engine_has_its_last_word_while_the_client_still_listens",
+    ),
+    one(
+        "a rest may outlast the deadline",
+        "odin/_client/transport.py",
+        "        ceiling = min(ceiling, room_seconds)\n",
+        "        pass\n",
+        "tests/service/test_client_retries.py::test_a_long_rest_leaves_time_for_a_last_copy",
+    ),
+    one(
+        "a cause is risked for a last copy",
+        "odin/_client/transport.py",
+        "room = 0.0 if is_certain else left - last_seconds",
+        "room = left - last_seconds",
+        "tests/service/test_client_retries.py"
+        "::test_a_long_rest_is_not_cut_for_a_copy_that_could_only_lose_the_cause",
     ),
     one(
         "every refusal is definite",

@@ -30,6 +30,7 @@ class Copy:
     address: str
     target: str
     body: bytes
+    told_seconds: float
 
     @property
     def request_id(self) -> object:
@@ -82,7 +83,7 @@ def _handler(script: Script, place: list[str]):  # type: ignore[no-untyped-def] 
             0,
         )
         body = await reader.readexactly(length)
-        script.copies.append(Copy(place[0], head.split(" ")[1], body))
+        script.copies.append(Copy(place[0], head.split(" ")[1], body, _told_seconds(head)))
         line = script.next_line()
         if line == HANG:
             await reader.read()  # until the client gives up
@@ -92,6 +93,11 @@ def _handler(script: Script, place: list[str]):  # type: ignore[no-untyped-def] 
         writer.close()
 
     return handle
+
+
+def _told_seconds(head: str) -> float:
+    [told] = [line for line in head.splitlines() if line.startswith("X-Odin-Timeout")]
+    return float(told.split(":")[1])
 
 
 def _answer(say: Say) -> bytes:

@@ -312,6 +312,16 @@ async def test_a_long_rest_is_not_cut_for_a_copy_that_could_only_lose_the_cause(
     assert len(script.copies) == 4
 
 
+@pytest.mark.parametrize(("seconds", "told"), [(0.4, 0.2), (0.7, 0.45), (4.0, 3.75)])
+async def test_an_engine_has_its_last_word_while_the_client_still_listens(
+    seconds: float, told: float
+) -> None:
+    """It refuses when its time is up; said too late, the cause would be an unknown outcome."""
+    async with scripted(STARTED, servers=1) as script:
+        await start(script, seconds)
+    assert script.copies[0].told_seconds == pytest.approx(told, abs=0.001)
+
+
 async def test_an_address_where_nobody_listens_leaves_nothing_unresolved() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
