@@ -45,6 +45,9 @@ FAILING_SECONDS: Final = 1.0
 CUT_OFF_SECONDS: Final = 0.5
 """So long a request waits for a link to an owner that fell silent; then its caller asks another."""
 CUT_OFF_RETRY_SECONDS: Final = 0.2
+MOVING_RETRY_SECONDS: Final = 0.1
+"""Who has waited here for an owner to the end of its time may ask on at once: it waits here again,
+and a rest would only keep it from a shard that is back meanwhile."""
 Answer = Started | Accepted | Outcome
 _AGAIN = (NotOwnerError, OutcomeUnknownError, ShardMovingError, LinkClosedError)
 
@@ -198,7 +201,8 @@ def _given_up(
             retry_after=1.0,
         )
     return cause or ShardMovingError(
-        "the shard of this workflow id has no owner that answers; ask again", retry_after=1.0
+        "the shard of this workflow id has no owner that answers; ask again",
+        retry_after=MOVING_RETRY_SECONDS,
     )
 
 

@@ -39,6 +39,14 @@ def is_closed(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
+def read_of_process(path: Path) -> str:
+    """What a file below /proc says of a process; "" once that has ended."""
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 class Running:
     """One started cluster."""
 
@@ -63,11 +71,11 @@ class Running:
         return self.place.log_of("output").read_text()
 
     def processes(self) -> list[tuple[int, str]]:
-        """Every process below the supervisor, by (pid, fingerprint)."""
+        """Every process below the supervisor, by (pid, fingerprint); some may have ended since."""
         found = [self.process.pid]
         for pid in found:
             for listing in Path(f"/proc/{pid}/task").glob("*/children"):
-                found += [int(child) for child in listing.read_text().split()]
+                found += [int(child) for child in read_of_process(listing).split()]
         return [(pid, fingerprint(pid)) for pid in found]
 
     def ports(self) -> list[int]:

@@ -17,7 +17,7 @@ from odin.client import Client
 from odin.core.sharding import shard_of
 from odin.runtime.telemetry import read_telemetry
 
-from .support import Running, ask, json_of, started, until
+from .support import Running, ask, json_of, read_of_process, started, until
 
 pytestmark = pytest.mark.timeout(150)
 TAKEOVER_SECONDS = 12.0
@@ -149,8 +149,10 @@ async def test_no_password_is_in_a_log_the_state_or_on_a_command_line(cluster: R
     assert all(len(one) > 20 for one in passwords)
     files = [cluster.place.state, *cluster.place.logs.glob("*")]
     lines = [Path(f"/proc/{pid}/cmdline") for pid, _ in cluster.processes()]
-    for path in (*files, *lines):
-        text = path.read_bytes().decode(errors="replace")
+    said = {path: path.read_bytes().decode(errors="replace") for path in files}
+    said |= {path: read_of_process(path) for path in lines}
+    assert sum("engine" in said[path] for path in lines) >= 2
+    for path, text in said.items():
         assert not any(one in text for one in passwords), path
 
 

@@ -142,6 +142,16 @@ async def test_a_shard_without_an_owner_is_waited_for_and_while_the_database_fai
     assert asking.result() is world.refusal
 
 
+async def test_who_waited_for_an_owner_in_vain_need_not_rest_before_asking_on() -> None:
+    """It waits here again; resting, it would miss a shard that is back for that much longer."""
+    world = World({"old": not_here})
+    with pytest.raises(ShardMovingError) as refused:
+        await world.router.ask(REQUEST, 300)
+    assert len(world.asked) >= 2
+    assert refused.value.retry_after is not None
+    assert refused.value.retry_after <= 0.2
+
+
 async def _refusal_of(world: World) -> Exception:
     with pytest.raises(StoreUnavailableError) as refused:
         await world.router.ask(REQUEST, 60_000)
