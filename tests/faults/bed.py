@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -32,7 +32,6 @@ ENGINES = ("engine-1", "engine-2", "engine-3")
 LOAD_RATE = 10
 QUIET_SECONDS = 3.0
 CLOSE_SECONDS = 90.0
-PULSE_ROUNDS = 20
 SHARD_COUNT = 64
 # Short: what is measured is the shards, not how long a client waits before it asks again.
 PROBE_TIMEOUT = timedelta(seconds=1.5)
@@ -147,18 +146,18 @@ class Bed:
 
     @asynccontextmanager
     async def pulse(self, engines: Sequence[str]) -> AsyncIterator[None]:
-        """Give these engines work at a steady rate, so that a pause of theirs shows."""
+        """Give each of these engines work at a steady rate, so that a pause of its own shows.
+
+        However few shards it has: between all of them it would be asked for something too seldom.
+        """
         self.number += 1
         stop = asyncio.Event()
         addresses = [self.addresses[one] for one in engines]
-        kept = set(await self.orphans(*engines))
-        beats = [
-            name
-            for number in range(PULSE_ROUNDS)
-            for name in ids_on(kept, f"pulse-{self.number}-{number}")
-        ]
+        kept = {one: set(await self.orphans(one)) for one in engines}
         async with asyncio.TaskGroup() as group:
-            group.create_task(pulse(addresses, beats, stop))
+            for engine, shards in kept.items():
+                beats = beats_on(shards, f"pulse-{self.number}-{engine}")
+                group.create_task(pulse(addresses, beats, stop))
             try:
                 yield
             finally:
@@ -261,6 +260,12 @@ def ids_on(shards: set[int], prefix: str) -> list[str]:
             left.discard(shard)
             found.append(name)
     raise AssertionError("unreachable")
+
+
+def beats_on(shards: set[int], prefix: str) -> Iterator[str]:
+    """Workflow ids on each of the shards, again and again."""
+    for number in itertools.count():
+        yield from ids_on(shards, f"{prefix}-{number}")
 
 
 async def _serves(client: Client, workflow_id: str) -> None:

@@ -6,7 +6,7 @@ So starts are refused or left unknown while something is broken; each must come 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
@@ -16,7 +16,7 @@ from odin.errors import OdinError
 EVERY_SECONDS = 0.25
 PATIENCE_SECONDS = 1.5
 AGAIN_SECONDS = 30.0
-PULSE_SECONDS = 0.1
+PULSE_SECONDS = 0.2
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Prober:
         return left
 
 
-async def pulse(addresses: Sequence[str], ids: Sequence[str], stop: asyncio.Event) -> None:
+async def pulse(addresses: Sequence[str], ids: Iterable[str], stop: asyncio.Event) -> None:
     """Start short runs of these ids at these engines at a steady rate, whatever becomes of each."""
     async with Client(addresses) as client, asyncio.TaskGroup() as group:
         for workflow_id in ids:

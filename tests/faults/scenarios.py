@@ -31,9 +31,9 @@ Scenario = Callable[[Bed], Awaitable[None]]
 
 async def _lost(bed: Bed, engine: str, begin: Callable[[], object], seconds: float) -> None:
     """Do something to an engine; its shards must serve elsewhere, and others go on."""
-    shards, since = await bed.orphans(engine), await bed.books.now()
     others = bed.others(engine)
     async with bed.pulse(others):
+        shards, since = await bed.orphans(engine), await bed.books.now()
         at = bed.clock.boottime()
         begin()
         await bed.serve_again(shards, [bed.addresses[one] for one in others], at, seconds)
