@@ -11,6 +11,7 @@ commit times are tracked, which is evidence that the checker uses.
 import asyncio
 import os
 import pwd
+import secrets
 import shutil
 import signal
 from collections.abc import Mapping
@@ -158,9 +159,10 @@ class PostgresServer(Server):
 
     async def _initialise(self, folder: Path) -> None:
         # Made aside: initdb writes PG_VERSION first, and what is cut short must not pass for whole.
-        made = self.folder / "data.new"
-        for unfinished in (made, self._data):
+        # Under a name of its own: a killed initdb's children write on for a moment.
+        for unfinished in (*self.folder.glob("data.new*"), self._data):
             shutil.rmtree(unfinished, ignore_errors=True)
+        made = self.folder / f"data.new-{secrets.token_hex(4)}"
         await run(
             [
                 *self._identity.namespace,

@@ -110,8 +110,25 @@ async def test_a_postgres_whose_making_was_cut_short_is_made_anew(tmp_path: Path
     with pytest.raises(asyncio.CancelledError):
         await making
     await first.stop()
-    async with PostgresServer(folder, os.environ) as second:
-        assert second.pid is not None
+    [left] = folder.glob("data.new*")
+    writer = asyncio.create_task(_writes_on(left))
+    try:
+        async with PostgresServer(folder, os.environ) as second:
+            assert second.pid is not None
+    finally:
+        writer.cancel()
+
+
+async def _writes_on(folder: Path) -> None:
+    """What the children of a killed initdb do for a moment, for as long as it may take."""
+    while True:
+        _write(folder / "PG_VERSION")
+        await asyncio.sleep(0.001)
+
+
+def _write(file: Path) -> None:
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
 
 
 async def test_closing_the_terminal_ends_the_cluster(tmp_path: Path) -> None:
