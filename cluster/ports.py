@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import socket
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -73,27 +72,34 @@ def choose_ports(
     top = _ephemeral_begin()
     dice = random.SystemRandom()
     chosen: dict[str, int] = {}
-    with ExitStack() as held:  # all stay bound until each has its own
-        for name in names:
-            candidates = list((preferred or {}).get(name, ()))
-            candidates += [dice.randrange(LOWEST, top) for _ in range(_TRIES)]
-            chosen[name] = _first_free(candidates, held, reservations)
+    for name in names:
+        candidates = list((preferred or {}).get(name, ()))
+        candidates += [dice.randrange(LOWEST, top) for _ in range(_TRIES)]
+        others = frozenset(chosen.values())
+        chosen[name] = _first_free([c for c in candidates if c not in others], reservations)
     return chosen
 
 
-def _first_free(
-    candidates: Iterable[int], held: ExitStack, reservations: Reservations | None
-) -> int:
+def _first_free(candidates: Iterable[int], reservations: Reservations | None) -> int:
     for port in candidates:
-        probe = held.enter_context(socket.socket())
+        if _nobody_listens(port) and (reservations is None or reservations.take(port)):
+            return port
+    raise UnavailableError(f"no free port was found on {LOOPBACK} in {_TRIES} tries")
+
+
+def _nobody_listens(port: int) -> bool:
+    """Return whether a server could take the port, with closed connections of it still waiting.
+
+    Two sockets that may reuse an address can both be bound to it until one listens: the probe
+    holds nothing, so those who choose keep apart what they chose.
+    """
+    with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
         except OSError:
-            continue
-        if reservations is None or reservations.take(port):
-            return port
-    raise UnavailableError(f"no free port was found on {LOOPBACK} in {_TRIES} tries")
+            return False
+    return True
 
 
 def _ephemeral_begin() -> int:

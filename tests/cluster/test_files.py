@@ -53,6 +53,13 @@ def test_ports_lie_below_those_of_outgoing_connections_and_differ() -> None:
     assert all(LOWEST <= port < begin for port in ports.values())
 
 
+def test_two_names_that_prefer_the_same_port_get_two() -> None:
+    (port,) = choose_ports(["a"]).values()
+    ports = choose_ports(["a", "b"], {"a": [port], "b": [port]})
+    assert ports["a"] == port
+    assert ports["b"] != port
+
+
 def test_a_preferred_port_is_taken_only_if_it_is_free() -> None:
     (port,) = choose_ports(["a"]).values()
     assert choose_ports(["a"], {"a": [port]}) == {"a": port}
